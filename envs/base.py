@@ -1,0 +1,187 @@
+"""The contract of an environment: how it is played, and how its situation becomes a prompt.
+
+`TextEnv` is Gymnasium's `Env[str, str]`: text in, text out. One object plays one instance at a time:
+
+    env.reset(options={"instance": x})   ->  (observation, info)    a new instance
+    env.restart()                        ->  (observation, info)    the *identical* initial state again
+    env.step(action)                     ->  (observation, reward, terminated, truncated, info)
+
+`info` always has `success: bool` and `invalid: bool` (the action couldn't be parsed or isn't possible; it changed
+nothing), and may have `score: float` (the benchmark's own). All rewards of a turn's moves are summed. Given the
+same instance and actions, an environment returns the same everything.
+
+`PromptStyle` is pure text work without environment state, so it runs beside the policy while the environment may
+live in another process. A style is one per (environment, format).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import gymnasium
+
+Instance = str | int
+Info = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. `role` is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+Prompt = str | tuple[Message, ...]
+"""Raw text (tokenised as it is, for small word-level models) or chat messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One turn that was played: what was seen, answered, sent and got."""
+
+    observation: str
+    response: str
+    actions: tuple[str, ...]
+    reward: float
+    invalid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """A finished episode as a reader (the next prompt, `summarise`) sees it."""
+
+    index: int
+    steps: tuple[Step, ...]
+    final_observation: str
+    success: bool
+    stop: str
+    """Stop reason: success, failure, step_limit, token_limit, context_exhausted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeMemory:
+    """What the next episodes may know of an earlier one. Absent parts are None."""
+
+    index: int
+    success: bool
+    summary: str | None = None
+    reflection: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that an act prompt may show."""
+
+    observation: str
+    history: tuple[Step, ...] = ()
+    """The turns of this episode so far, oldest first (the style applies its own limit)."""
+    admissible: tuple[str, ...] | None = None
+    episode: int = 0
+    episodes: int = 1
+    memory: tuple[EpisodeMemory, ...] = ()
+    tips: tuple[str, ...] = ()
+    hint: str | None = None
+    instruction: str = ""
+    """The instance's own task text, where it has one (`info["instruction"]` of reset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAction:
+    """The actions found in a response (several moves of one turn in order), or invalid."""
+
+    actions: tuple[str, ...]
+    invalid: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is sent to `TextEnv.step`: moves joined by `; `."""
+        return "; ".join(self.actions)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedReflection:
+    """The text kept of a reflection; invalid and empty if its tag is missing."""
+
+    text: str
+    invalid: bool = False
+
+
+class TextEnv(gymnasium.Env[str, str], ABC):
+    """One playable environment. See the module's docstring for the contract."""
+
+    name: ClassVar[str]
+    style: PromptStyle
+
+    @abstractmethod
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
+        """Start `options["instance"]`. Raises ValueError naming the instance if it doesn't exist."""
+
+    @abstractmethod
+    def restart(self) -> tuple[str, Info]:
+        """Return to the identical initial state of the current instance."""
+
+    @abstractmethod
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Play one turn. An impossible or empty action is `invalid`, never an exception."""
+
+    def admissible_actions(self) -> tuple[str, ...] | None:
+        """The actions possible now, or None where the environment doesn't list them."""
+        return None
+
+    def summarise(self, episode: EpisodeRecord) -> str:
+        """The environment's short account of a finished episode for the next one's memory."""
+        return self.style.summarise(episode)
+
+    def close(self) -> None:
+        """End everything that the environment started. Idempotent."""
+
+
+class PromptStyle(ABC):
+    """From a view to a prompt, from a response to an action. Stateless and picklable."""
+
+    #: Actions and reflections end with this text's token, if any (for models without a chat template).
+    max_reflection_chars: ClassVar[int] = 2000
+
+    @abstractmethod
+    def act_prompt(self, view: View) -> Prompt:
+        """The prompt that asks for the next action. Pure function of the view."""
+
+    @abstractmethod
+    def reflect_prompt(self, view: View, episode: EpisodeRecord) -> Prompt:
+        """The prompt that asks for a reflection on the episode just played (`view`: as it ended)."""
+
+    @abstractmethod
+    def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
+        """The actions in a response."""
+
+    @abstractmethod
+    def parse_reflection(self, response: str) -> ParsedReflection:
+        """The reflection in a response, cut to `max_reflection_chars`."""
+
+    @abstractmethod
+    def summarise(self, episode: EpisodeRecord) -> str:
+        """The account of a finished episode that stands in the next prompt's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """A registry entry: how to make an environment, and what it needs.
+
+    `light`: pure Python that can't hang or crash the process, so it may run inside an agent actor
+    (`env.placement: local`). `options` are checked by the environment's own frozen dataclass.
+    """
+
+    name: str
+    summary: str
+    module: str
+    """Where `make(options) -> TextEnv`, `style(options) -> PromptStyle`, `instances(options, split) ->
+    Sequence[Instance]` and the dataclass `Options` live; imported when first used."""
+    light: bool = False
+    extra: str | None = None
+    """The pip extra (`agentmem[extra]`) that installs what it needs."""
+    requires: tuple[str, ...] = field(default=())
+    """Python packages whose absence is reported before use."""
