@@ -1,0 +1,45 @@
+"""One strict configuration tree. A recipe is a YAML file in `agentmem/recipes/`; `--set key=value` overrides it."""
+
+from agentmem.config.load import list_recipes, load_config, to_yaml
+from agentmem.config.schema import (
+    AgentsConfig,
+    CreditConfig,
+    EngineConfig,
+    EnvConfig,
+    EvaluationConfig,
+    LearnerConfig,
+    LoraConfig,
+    ObjectiveConfig,
+    PolicyConfig,
+    ReplayConfig,
+    RolloutConfig,
+    RunConfig,
+    SamplingConfig,
+    SupervisionConfig,
+    TelemetryConfig,
+    WarmupConfig,
+    WeightsConfig,
+)
+
+__all__ = [
+    "AgentsConfig",
+    "CreditConfig",
+    "EngineConfig",
+    "EnvConfig",
+    "EvaluationConfig",
+    "LearnerConfig",
+    "LoraConfig",
+    "ObjectiveConfig",
+    "PolicyConfig",
+    "ReplayConfig",
+    "RolloutConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "SupervisionConfig",
+    "TelemetryConfig",
+    "WarmupConfig",
+    "WeightsConfig",
+    "list_recipes",
+    "load_config",
+    "to_yaml",
+]

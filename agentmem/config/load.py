@@ -1,0 +1,147 @@
+"""From a recipe and `--set` overrides to a checked `RunConfig`, or to one clear line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from agentmem.config.schema import RunConfig
+from agentmem.failures import ConfigError
+
+Tree = dict[str, Any]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1's floats need a dot before the exponent; `1e-5` must be a number, too."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$"),
+    list("-+0123456789."),
+)
+
+
+def list_recipes() -> dict[str, str]:
+    """Recipe name -> its one-line description (the file's first comment line)."""
+    found: dict[str, str] = {}
+    for entry in sorted(resources.files("agentmem.recipes").iterdir(), key=lambda e: e.name.split(".")[0]):
+        if entry.name.endswith(".yaml"):
+            first = entry.read_text(encoding="utf-8").splitlines()[0]
+            found[entry.name.removesuffix(".yaml")] = first.removeprefix("#").strip()
+    return found
+
+
+def _read_recipe(recipe: str) -> Tree:
+    if recipe.endswith((".yaml", ".yml")):
+        path = Path(recipe)
+        if not path.is_file():
+            raise ConfigError(f"recipe file {recipe}: not found")
+        text = path.read_text(encoding="utf-8")
+    else:
+        known = list_recipes()
+        if recipe not in known:
+            near = difflib.get_close_matches(recipe, known, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise ConfigError(f"unknown recipe '{recipe}': {hint}recipes are {', '.join(known)}")
+        text = (resources.files("agentmem.recipes") / f"{recipe}.yaml").read_text(encoding="utf-8")
+    try:
+        tree = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"recipe {recipe} is no valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise ConfigError(f"recipe {recipe}: a mapping is needed, found {type(tree).__name__}")
+    base = tree.pop("base", None)
+    return _merge(_read_recipe(base), tree) if base is not None else tree
+
+
+def _merge(base: Tree, over: Tree) -> Tree:
+    """`over` wins; mappings are merged key by key, everything else is replaced."""
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def _apply(tree: Tree, assignment: str) -> None:
+    key, sep, text = assignment.partition("=")
+    key = key.strip()
+    if not sep or not key:
+        raise ConfigError(f"--set {assignment}: write it as key=value, for example --set learner.lr=1e-5")
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {key}={text}: the value is no valid YAML") from error
+    node = tree
+    *parents, last = key.split(".")
+    for part in parents:
+        child = node.setdefault(part, {})
+        if child is None:
+            child = node[part] = {}
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {key}: '{part}' is a value, not a section")
+        node = child
+    node[last] = value
+
+
+def _section(path: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model whose field stands at the end of `path`, as far as it is one of ours."""
+    model: type[BaseModel] = RunConfig
+    for part in path:
+        field = model.model_fields.get(str(part))
+        kinds = [field.annotation, *get_args(field.annotation)] if field else []
+        models = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        if models:
+            model = models[0]
+        elif field:
+            return None
+    return model
+
+
+def _line(error: ValidationError) -> str:
+    """The first problem as one line: key, what was found, what is allowed."""
+    problem = error.errors()[0]
+    path = tuple(problem["loc"])
+    key = ".".join(str(p) for p in path)
+    if problem["type"] == "extra_forbidden":
+        model = _section(path[:-1])
+        names = sorted(model.model_fields) if model else []
+        near = difflib.get_close_matches(str(path[-1]), names, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        return f"unknown key '{key}' (value {problem['input']!r}): {hint}allowed are {', '.join(names)}"
+    if problem["type"] == "missing":
+        return f"{key} is missing: it has no default"
+    if problem["type"] == "value_error" and not path:
+        return problem["msg"].removeprefix("Value error, ")
+    found = problem["input"]
+    return f"{key} is {found!r} ({type(found).__name__}): {problem['msg'][0].lower()}{problem['msg'][1:]}"
+
+
+def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Recipe (name or YAML file) with overrides `a.b=value`, later ones winning. Raises ConfigError."""
+    tree = _read_recipe(recipe)
+    for assignment in overrides:
+        _apply(tree, assignment)
+    tree["recipe"] = Path(recipe).stem
+    return from_tree(tree)
+
+
+def from_tree(tree: Tree) -> RunConfig:
+    """A plain mapping -> RunConfig. Raises ConfigError."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_line(error)) from error
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The resolved tree; `from_tree(yaml.safe_load(...))` gives the same configuration back."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,349 @@
+"""The configuration tree. An unknown key, a wrong type or an impossible combination is an error.
+
+A field's documentation is the string under it. Times are in seconds, sizes in the unit of the field's name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """Strict: no unknown key, no silent conversion, no change after loading."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EnvConfig(Section):
+    """The world that is played."""
+
+    name: str
+    """A name of `agentmem envs list`."""
+    options: dict[str, Any] = {}
+    """The environment's own options (checked by the environment)."""
+    placement: Literal["local", "worker"] = "worker"
+    """`local`: inside the agent actor's process, for environments declared light. `worker`: in env workers."""
+    workers: Count = 1
+    """Number of env workers (placement `worker`)."""
+    slots_per_worker: Count = 16
+    """Environments that one worker holds at once."""
+    step_timeout_s: Positive = 60.0
+    """A step or reset that takes longer fails its trial's attempt, and its slot is replaced."""
+    max_turns: Count = 7
+    """Turns of an episode before it stops by step_limit."""
+    eval_max_turns: Count | None = None
+    """The same in evaluation; as in training if absent."""
+    invalid_penalty: Annotated[float, Field(ge=0)] = 0.1
+    """Subtracted from the *learning* reward of an unparsable turn. Success rates never see it."""
+
+
+class SamplingConfig(Section):
+    """How tokens are sampled."""
+
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: NonNegative = 0
+    """0: all tokens."""
+    max_tokens: Count = 512
+    """Longest response to an act prompt."""
+    reflect_max_tokens: Count = 512
+    """Longest reflection."""
+
+
+class RolloutConfig(Section):
+    """How trials are played."""
+
+    episodes: Count = 3
+    """Most episodes of a trial (N). 1 is plain single-episode RL."""
+    group_size: Count = 8
+    """Trials of one task (M)."""
+    tasks_per_update: Count = 16
+    """Groups of one update."""
+    memory: Literal["none", "history", "reflection", "both"] = "history"
+    """What an episode's prompt carries of earlier episodes."""
+    sampling: SamplingConfig = SamplingConfig()
+    trial_token_limit: Count | None = None
+    """Sampled tokens of a trial before its episode stops by token_limit."""
+    prompt_limit: Count | None = None
+    """Longest prompt in tokens; beyond it the episode stops by context_exhausted."""
+
+
+class LoraConfig(Section):
+    """Low-rank adapters instead of full weights."""
+
+    rank: Count = 16
+    alpha: Positive = 32.0
+    targets: list[str] | Literal["all-linear"] = "all-linear"
+    push: Literal["merged", "adapter"] = "merged"
+    """What engines get: merged weights, or the adapter alone."""
+
+
+class WarmupConfig(Section):
+    """Behaviour cloning of poor legal play, which gives a tiny model its format (`model: tiny`)."""
+
+    steps: Count = 750
+    batch_rows: Count = 256
+    lr: Positive = 3e-3
+    notes: bool = False
+    """Demonstrate reflections, too (recipes whose policy writes its memory)."""
+    seed: int = 0
+
+
+class PolicyConfig(Section):
+    """A named policy: its model and whether it is trained."""
+
+    model: str
+    """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path."""
+    trained: bool = True
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    context_length: Count = 2048
+    """Prompt and response together, in tokens."""
+    lora: LoraConfig | None = None
+    warmup: WarmupConfig = WarmupConfig()
+
+
+class EngineConfig(Section):
+    """The engines of one policy."""
+
+    backend: Literal["vllm", "torch"] = "vllm"
+    replicas: Count = 1
+    tensor_parallel: Count = 1
+    """GPUs that one engine spans."""
+    gpus: Annotated[float, Field(ge=0)] = 0
+    """GPUs of one replica; 0 runs on the CPU."""
+    max_num_seqs: Count = 128
+    """Sequences in one forward pass. About half of what is in flight keeps a next wave queued."""
+    kv_cache_gib: Positive = 1.0
+    """CPU engines: room for the KV cache."""
+    gpu_memory_utilization: Fraction = 0.9
+    enforce_eager: bool = False
+    sample_timeout_s: Positive = 300.0
+    start_timeout_s: Positive = 600.0
+
+
+class AgentsConfig(Section):
+    """Agent actors."""
+
+    replicas: Count = 1
+    trials_in_flight: Count = 256
+    """Trials that one agent actor plays at once: each is sequential, together they fill the engine's batch."""
+
+
+class CreditConfig(Section):
+    """Returns and advantages (algorithms.md, section 1)."""
+
+    estimator: Literal["gigpo", "grpo", "rloo", "ppo"] = "gigpo"
+    return_form: Literal["paper", "chained"] = "paper"
+    gamma_step: Fraction = 0.95
+    gamma_traj: Fraction = 0.6
+    gae_lambda: Fraction = 0.95
+    baseline: Literal["trial", "episode"] = "episode"
+    """GRPO and RLOO: peers are whole trials, or episodes of the same index."""
+    norm: Literal["mean", "mean_std"] = "mean"
+    omega: Annotated[float, Field(ge=0)] = 1.0
+    """GiGPO: weight of the step term."""
+    anchor_scope: Literal["trial", "episode"] = "trial"
+    """GiGPO: rows of identical observation are peers within the whole trial, or within the same episode index."""
+    scale_by_rms: bool = False
+    """Divide the update's advantages by their root mean square."""
+    drop_zero_advantage: bool = True
+    """Rows of zero advantage carry no gradient: leave them out of the update."""
+
+
+class ObjectiveConfig(Section):
+    """The policy loss (algorithms.md, section 4)."""
+
+    clip_low: Positive = 0.2
+    clip_high: Positive = 0.2
+    old: Literal["recompute", "engine"] = "recompute"
+    """Old log-probs: a forward pass at the start of the update, or what the engine reported."""
+    importance: Literal["truncate", "mask", "none"] = "truncate"
+    """What happens to exp(old − engine) above the cap."""
+    importance_cap: Positive = 2.0
+    kl_coef: Annotated[float, Field(ge=0)] = 0.0
+    entropy_coef: Annotated[float, Field(ge=0)] = 0.0
+    value_coef: Annotated[float, Field(ge=0)] = 0.5
+    normalise: Literal["token", "sequence", "trial"] = "token"
+
+
+class LearnerConfig(Section):
+    """The learner group."""
+
+    ranks: Count = 1
+    gpus_per_rank: Annotated[float, Field(ge=0)] = 0
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
+    updates: Count = 200
+    lr: Positive = 1e-6
+    betas: tuple[float, float] = Field(default=(0.9, 0.95), strict=False)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    warmup_updates: NonNegative = 5
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    min_lr_ratio: Fraction = 0.1
+    minibatches: Count = 1
+    """Optimiser steps of one pass over the update's rows."""
+    epochs: Count = 1
+    grad_clip: Positive = 1.0
+    token_budget: Count = 16384
+    """Tokens of one micro-batch."""
+    plan: Literal["auto", "sorted", "packed"] = "auto"
+    """`sorted`: by length, padded (fastest on CPUs). `packed`: one row (GPUs). `auto` picks by device."""
+    merge_turns: bool = True
+    """Train turns whose prompts extend each other as one sequence."""
+    checkpoint_every: Count = 50
+    """Updates between checkpoints."""
+    keep_checkpoints: Count = 2
+    max_bad_updates: Count = 5
+    """Updates in a row without a usable gradient (non-finite values) before the run stops."""
+    timeout_s: Positive = 600.0
+    """Deadline of one phase of an update (across ranks)."""
+
+
+class ReplayConfig(Section):
+    """The replay buffer and its server."""
+
+    url: str | None = None
+    """redis://, rediss:// or unix://; absent: an embedded server."""
+    byte_budget_mib: Count = 512
+    lease_s: Positive = 60.0
+    max_staleness: NonNegative = 1
+    """Updates that groups may be rolled out ahead of the trained version."""
+    hard_staleness: NonNegative = 8
+    """Groups older than this are dropped, as the last resort, and counted as expired."""
+    min_group: Count = 2
+    """Valid members that a group needs to be trained; a group with fewer is filtered."""
+    max_attempts: Count = 3
+    """Attempts of a ticket before it is a dead letter."""
+    fraction: Fraction = 0.0
+    """Share of an update's groups drawn from the `replay` table."""
+    max_samples: Count = 4
+    """Times that a group may be drawn from the `replay` table."""
+
+
+class WeightsConfig(Section):
+    """How new weights reach the engines."""
+
+    transport: Literal["files", "nccl", "ipc"] = "files"
+    every: Count = 1
+    """Updates between pushes."""
+    phase_timeout_s: Positive = 60.0
+    """Deadline of each phase of a push."""
+    verify_tolerance: Positive = 1e-3
+    """Largest difference of the probe's log-probs between learner and engine (raise it for bfloat16)."""
+    retries: NonNegative = 2
+
+
+class EvaluationConfig(Section):
+    """Held-out evaluation."""
+
+    tasks: NonNegative = 512
+    every: NonNegative = 0
+    """Updates between evaluations during training; 0: only before and after."""
+    episodes: Count = 3
+    sampling: SamplingConfig = SamplingConfig(temperature=0.7)
+    conditions: list[Literal["with_memory", "without_memory"]] = ["with_memory", "without_memory"]
+    seed: int = 0
+
+
+class SupervisionConfig(Section):
+    """Restarts, watchdog, end of the run."""
+
+    restart_budget: NonNegative = 5
+    """Restarts of one kind of actor before the run fails."""
+    stall_timeout_s: Positive = 300.0
+    """No progress for so long ends the run, naming what it waits for."""
+    drain_timeout_s: Positive = 10.0
+
+
+class TelemetryConfig(Section):
+    """Metrics."""
+
+    backend: Literal["prometheus", "ray", "none"] = "prometheus"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port of the Prometheus endpoint; 0 picks a free one (printed at start)."""
+
+
+class RunConfig(Section):
+    """Everything that a run is made of."""
+
+    recipe: str = ""
+    method: Literal["lamer", "rl"] = "lamer"
+    seed: int = 0
+    env: EnvConfig
+    rollout: RolloutConfig = RolloutConfig()
+    policies: dict[str, PolicyConfig]
+    engines: dict[str, EngineConfig]
+    agents: AgentsConfig = AgentsConfig()
+    credit: CreditConfig = CreditConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
+    weights: WeightsConfig = WeightsConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    supervision: SupervisionConfig = SupervisionConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        def refuse(key: str, found: object, allowed: str) -> None:
+            raise ValueError(f"{key} is {found!r}: {allowed}")
+
+        if "agent" not in self.policies:
+            refuse("policies", sorted(self.policies), "a policy named 'agent' is needed")
+        for name in self.policies:
+            if name not in self.engines:
+                refuse("engines", sorted(self.engines), f"policy '{name}' needs engines of the same name")
+        for name, engine in self.engines.items():
+            if name not in self.policies:
+                refuse(f"engines.{name}", name, f"no such policy; policies are {sorted(self.policies)}")
+            if engine.tensor_parallel > 1 and engine.gpus < engine.tensor_parallel:
+                refuse(
+                    f"engines.{name}.tensor_parallel",
+                    engine.tensor_parallel,
+                    f"needs engines.{name}.gpus >= {engine.tensor_parallel}, found {engine.gpus}",
+                )
+        if self.method == "rl" and self.rollout.episodes != 1:
+            refuse(
+                "rollout.episodes",
+                self.rollout.episodes,
+                "method 'rl' plays 1 episode (method 'lamer': more)",
+            )
+        if self.rollout.group_size < 2 and self.credit.estimator != "ppo":
+            refuse(
+                "rollout.group_size",
+                1,
+                f"credit.estimator '{self.credit.estimator}' compares at least 2 trials",
+            )
+        if self.replay.min_group > self.rollout.group_size:
+            refuse(
+                "replay.min_group",
+                self.replay.min_group,
+                f"at most rollout.group_size ({self.rollout.group_size})",
+            )
+        if self.replay.hard_staleness < self.replay.max_staleness:
+            refuse(
+                "replay.hard_staleness",
+                self.replay.hard_staleness,
+                f"at least replay.max_staleness ({self.replay.max_staleness})",
+            )
+        if self.weights.transport in ("nccl", "ipc") and any(
+            self.engines[n].gpus == 0 for n, p in self.policies.items() if p.trained
+        ):
+            refuse("weights.transport", self.weights.transport, "needs engines on GPUs; on CPUs use 'files'")
+        if self.env.placement == "local" and self.env.workers > 1:
+            refuse("env.workers", self.env.workers, "env.placement 'local' has no workers; use 'worker'")
+        agent = self.policies["agent"]
+        longest = max(self.rollout.sampling.max_tokens, self.rollout.sampling.reflect_max_tokens)
+        if longest >= agent.context_length:
+            refuse(
+                "rollout.sampling.max_tokens",
+                longest,
+                f"must be below policies.agent.context_length ({agent.context_length})",
+            )
+        return self
