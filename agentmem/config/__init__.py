@@ -1,4 +1,4 @@
-"""One strict configuration tree. A recipe is a YAML file in `agentmem/recipes/`; `--set key=value` overrides it."""
+"""One strict configuration tree: a recipe (YAML in `agentmem/recipes/`), overridden by `--set key=value`."""
 
 from agentmem.config.load import list_recipes, load_config, to_yaml
 from agentmem.config.schema import (

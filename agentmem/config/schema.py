@@ -29,7 +29,7 @@ class EnvConfig(Section):
     options: dict[str, Any] = {}
     """The environment's own options (checked by the environment)."""
     placement: Literal["local", "worker"] = "worker"
-    """`local`: inside the agent actor's process, for environments declared light. `worker`: in env workers."""
+    """`local`: in the agent actor's process, for environments declared light. `worker`: in env workers."""
     workers: Count = 1
     """Number of env workers (placement `worker`)."""
     slots_per_worker: Count = 16
@@ -133,7 +133,7 @@ class AgentsConfig(Section):
 
     replicas: Count = 1
     trials_in_flight: Count = 256
-    """Trials that one agent actor plays at once: each is sequential, together they fill the engine's batch."""
+    """Trials that one agent actor plays at once: each is sequential, together they fill a batch."""
 
 
 class CreditConfig(Section):
@@ -150,7 +150,7 @@ class CreditConfig(Section):
     omega: Annotated[float, Field(ge=0)] = 1.0
     """GiGPO: weight of the step term."""
     anchor_scope: Literal["trial", "episode"] = "trial"
-    """GiGPO: rows of identical observation are peers within the whole trial, or within the same episode index."""
+    """GiGPO: rows of identical observation are peers in all episodes, or in those of the same index."""
     scale_by_rms: bool = False
     """Divide the update's advantages by their root mean square."""
     drop_zero_advantage: bool = True

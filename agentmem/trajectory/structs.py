@@ -135,7 +135,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run from the initial state. `reward` is the sum of its turns' rewards; None if infrastructure failed."""
+    """One run from the initial state. `reward`: the sum of its turns'; None if infrastructure failed."""
 
     index: int
     initial_observation: str
@@ -157,7 +157,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A played ticket. `reflections[n]` stands between episodes n and n+1; `advice` stands before episodes."""
+    """A played ticket. `reflections[n]` stands between episodes n and n+1; `advice` before episodes."""
 
     ticket: str
     task: Task
@@ -200,7 +200,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.failure is None and all(e.reward is not None for e in self.episodes)
 
     def turns(self) -> list[Turn]:
-        """All turns in the order in which they were played (advice first, reflections after their episode)."""
+        """All turns in the order of play (advice first, reflections after their episode)."""
         out = list(self.advice)
         for n, episode in enumerate(self.episodes):
             out.extend(episode.turns)

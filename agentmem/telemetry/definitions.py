@@ -1,0 +1,75 @@
+"""Every metric that AgentMem exports: name, kind, tags, buckets. The only place where a metric is defined.
+
+Names are `agentmem_<what>_<unit|total>`; only the tags of `TAGS` exist, and none identifies a single trial.
+`reason` tells apart the kinds of one thing (a drop's reason, a phase, the k of p@k).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+TAGS = ("run", "role", "env", "policy", "reason")
+
+
+class Kind(StrEnum):
+    """How a metric behaves."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric. `tags` beside `run`, which every metric has."""
+
+    name: str
+    kind: Kind
+    help: str
+    tags: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_STATES = ("queued", "running", "buffered")
+_ENDS = ("submitted", "trained", "filtered", "failed", "expired")
+
+_DEFINITIONS = (
+    *(Definition(f"agentmem_{s}_tickets", Kind.GAUGE, f"Training tickets now {s}.") for s in _STATES),
+    *(Definition(f"agentmem_{s}_tickets_total", Kind.COUNTER, f"Training tickets {s}.") for s in _ENDS),
+    Definition("agentmem_trials_total", Kind.COUNTER, "Trials finished.", ("env",)),
+    Definition(
+        "agentmem_episodes_total", Kind.COUNTER, "Episodes finished, by stop reason.", ("env", "reason")
+    ),
+    Definition(
+        "agentmem_turns_total", Kind.COUNTER, "LLM calls of policies, by turn kind.", ("policy", "reason")
+    ),
+    Definition("agentmem_invalid_turns_total", Kind.COUNTER, "Turns without a usable action.", ("env",)),
+    Definition("agentmem_env_steps_total", Kind.COUNTER, "Environment steps.", ("env",)),
+    Definition("agentmem_sampled_tokens_total", Kind.COUNTER, "Tokens sampled.", ("policy",)),
+    Definition("agentmem_trained_tokens_total", Kind.COUNTER, "Tokens with a gradient.", ("policy",)),
+    Definition("agentmem_updates_total", Kind.COUNTER, "Learner updates."),
+    Definition("agentmem_skipped_updates_total", Kind.COUNTER, "Updates without a step.", ("reason",)),
+    Definition("agentmem_success_ratio", Kind.GAUGE, "Trials solved, of the last update's.", ("env",)),
+    Definition(
+        "agentmem_pass_at_k_ratio", Kind.GAUGE, "p@k of the last update's trials (reason: k).", ("reason",)
+    ),
+    Definition("agentmem_served_version_count", Kind.GAUGE, "Oldest weight version that an engine serves."),
+    Definition("agentmem_trained_version_count", Kind.GAUGE, "Weight version of the learner."),
+    Definition(
+        "agentmem_staleness_updates", Kind.GAUGE, "Mean age of the last update's tokens, in versions."
+    ),
+    Definition("agentmem_push_seconds", Kind.HISTOGRAM, "A weight push, by phase.", ("reason",), _SECONDS),
+    Definition(
+        "agentmem_update_seconds", Kind.HISTOGRAM, "A learner update, by phase.", ("reason",), _SECONDS
+    ),
+    Definition("agentmem_idle_ratio", Kind.GAUGE, "Share of time without work, by role.", ("role",)),
+    Definition("agentmem_buffer_bytes", Kind.GAUGE, "Payload bytes in the replay buffer."),
+    Definition("agentmem_blocked_seconds_total", Kind.COUNTER, "Producers waiting for buffer space."),
+    Definition("agentmem_restarts_total", Kind.COUNTER, "Actors restarted, by role.", ("role",)),
+    Definition("agentmem_drops_total", Kind.COUNTER, "Work dropped, by reason.", ("reason",)),
+    Definition("agentmem_last_update_timestamp_seconds", Kind.GAUGE, "Unix time of the last update."),
+)
+
+METRICS: dict[str, Definition] = {d.name: d for d in _DEFINITIONS}

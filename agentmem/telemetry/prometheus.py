@@ -1,0 +1,60 @@
+"""Backend over prometheus_client with an HTTP endpoint on the driver's machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentmem.failures import ConfigError
+from agentmem.telemetry.definitions import METRICS, Definition, Kind
+
+
+class PrometheusBackend:
+    """An own registry, so that several runs of one process don't meet. `port` 0 picks a free one."""
+
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
+        import prometheus_client as prom
+
+        self._registry = prom.CollectorRegistry()
+        self._series: dict[str, Any] = {}
+        for definition in METRICS.values():
+            self._make(definition)
+        try:
+            self._server, self._thread = prom.start_http_server(port, host, registry=self._registry)
+        except OSError as error:
+            raise ConfigError(
+                f"telemetry.port is {port}: can't listen on {host}: {error.strerror}"
+            ) from error
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+
+    def _make(self, definition: Definition) -> Any:
+        import prometheus_client as prom
+
+        names = ("run", *definition.tags)
+        if definition.kind is Kind.HISTOGRAM:
+            made: Any = prom.Histogram(
+                definition.name, definition.help, names, buckets=definition.buckets, registry=self._registry
+            )
+        else:
+            maker: Any = prom.Counter if definition.kind is Kind.COUNTER else prom.Gauge
+            made = maker(definition.name, definition.help, names, registry=self._registry)
+        self._series[definition.name] = made
+        return made
+
+    def _get(self, definition: Definition, tags: dict[str, str]) -> Any:
+        series = self._series.get(definition.name) or self._make(definition)
+        return series.labels(**tags)
+
+    def count(self, definition: Definition, amount: float, tags: dict[str, str]) -> None:
+        self._get(definition, tags).inc(amount)
+
+    def gauge(self, definition: Definition, value: float, tags: dict[str, str]) -> None:
+        self._get(definition, tags).set(value)
+
+    def observe(self, definition: Definition, value: float, tags: dict[str, str]) -> None:
+        self._get(definition, tags).observe(value)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
