@@ -30,6 +30,11 @@ class Definition:
     tags: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
 
+    @property
+    def sum_name(self) -> str:
+        """A histogram's exact sum: the counter beside it (`..._duration_seconds` -> `..._seconds_total`)."""
+        return self.name.replace("_duration_seconds", "_seconds_total")
+
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _STATES = ("queued", "running", "buffered")
@@ -60,9 +65,15 @@ _DEFINITIONS = (
     Definition(
         "agentmem_staleness_updates", Kind.GAUGE, "Mean age of the last update's tokens, in versions."
     ),
-    Definition("agentmem_push_seconds", Kind.HISTOGRAM, "A weight push, by phase.", ("reason",), _SECONDS),
     Definition(
-        "agentmem_update_seconds", Kind.HISTOGRAM, "A learner update, by phase.", ("reason",), _SECONDS
+        "agentmem_push_duration_seconds", Kind.HISTOGRAM, "A weight push, by phase.", ("reason",), _SECONDS
+    ),
+    Definition(
+        "agentmem_update_duration_seconds",
+        Kind.HISTOGRAM,
+        "A learner update, by phase.",
+        ("reason",),
+        _SECONDS,
     ),
     Definition("agentmem_idle_ratio", Kind.GAUGE, "Share of time without work, by role.", ("role",)),
     Definition("agentmem_buffer_bytes", Kind.GAUGE, "Payload bytes in the replay buffer."),
@@ -72,4 +83,10 @@ _DEFINITIONS = (
     Definition("agentmem_last_update_timestamp_seconds", Kind.GAUGE, "Unix time of the last update."),
 )
 
-METRICS: dict[str, Definition] = {d.name: d for d in _DEFINITIONS}
+_SUMS = (
+    Definition(d.sum_name, Kind.COUNTER, f"Sum of: {d.help}", d.tags)
+    for d in _DEFINITIONS
+    if d.kind is Kind.HISTOGRAM
+)
+
+METRICS: dict[str, Definition] = {d.name: d for d in (*_DEFINITIONS, *_SUMS)}

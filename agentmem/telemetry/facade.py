@@ -2,7 +2,7 @@
 
 Totals that live elsewhere (Redis, an actor) are *reported as totals*: the facade exports the increase since
 the last report, so a counter never runs twice for the same work. Beside each histogram stands a counter
-`<name>_total`, exact where a backend rounds a histogram's sum.
+of its sum, exact where a backend rounds.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ class Metrics:
             self._backend.gauge(definition, value, full)
 
     def observe(self, name: str, value: float, **tags: str) -> None:
-        """Add an observation to a histogram and to its `_total` counter."""
+        """Add an observation to a histogram and to the counter of its sum."""
         definition, full = self._resolve(name, Kind.HISTOGRAM, tags)
         if self._backend is not None:
             self._backend.observe(definition, value, full)
-            beside = Definition(f"{name}_total", Kind.COUNTER, f"Sum: {definition.help}", definition.tags)
-            self._backend.count(beside, value, full)
+            self._backend.count(METRICS[definition.sum_name], value, full)

@@ -26,7 +26,7 @@ class PrometheusBackend:
             ) from error
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
-    def _make(self, definition: Definition) -> Any:
+    def _make(self, definition: Definition) -> None:
         import prometheus_client as prom
 
         names = ("run", *definition.tags)
@@ -38,11 +38,9 @@ class PrometheusBackend:
             maker: Any = prom.Counter if definition.kind is Kind.COUNTER else prom.Gauge
             made = maker(definition.name, definition.help, names, registry=self._registry)
         self._series[definition.name] = made
-        return made
 
     def _get(self, definition: Definition, tags: dict[str, str]) -> Any:
-        series = self._series.get(definition.name) or self._make(definition)
-        return series.labels(**tags)
+        return self._series[definition.name].labels(**tags)
 
     def count(self, definition: Definition, amount: float, tags: dict[str, str]) -> None:
         self._get(definition, tags).inc(amount)

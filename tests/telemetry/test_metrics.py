@@ -45,9 +45,9 @@ def test_a_total_whose_source_restarted_goes_on(endpoint: PrometheusBackend) -> 
 def test_a_histogram_has_an_exact_sum_beside_it(endpoint: PrometheusBackend) -> None:
     metrics = Metrics("r", endpoint)
     for seconds in (0.5, 1.25):
-        metrics.observe("agentmem_push_seconds", seconds, reason="transfer")
+        metrics.observe("agentmem_push_duration_seconds", seconds, reason="transfer")
     series = scrape(endpoint)
-    assert series['agentmem_push_seconds_count{reason="transfer",run="r"}'] == 2
+    assert series['agentmem_push_duration_seconds_count{reason="transfer",run="r"}'] == 2
     assert series['agentmem_push_seconds_total{reason="transfer",run="r"}'] == 1.75
 
 
