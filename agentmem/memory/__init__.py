@@ -1,0 +1,1 @@
+"""What is remembered: episodic memory, tips, the experience bank, retrieval, novelty and the advisor."""

@@ -1,0 +1,1 @@
+"""Learning: credit assignment, objectives, batching, the DeepSpeed group, checkpoints and SFT."""
