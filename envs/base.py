@@ -6,12 +6,12 @@
     env.restart()                        ->  (observation, info)    the *identical* initial state again
     env.step(action)                     ->  (observation, reward, terminated, truncated, info)
 
-`info` always has `success: bool` and `invalid: bool` (the action couldn't be parsed or isn't possible; it changed
-nothing), and may have `score: float` (the benchmark's own). All rewards of a turn's moves are summed. Given the
-same instance and actions, an environment returns the same everything.
+`info` always has `success: bool` and `invalid: bool` (the action couldn't be parsed or isn't possible; it
+changed nothing), and may have `score: float` (the benchmark's own). All rewards of a turn's moves are summed.
+Given the same instance and actions, an environment returns the same everything.
 
-`PromptStyle` is pure text work without environment state, so it runs beside the policy while the environment may
-live in another process. A style is one per (environment, format).
+`PromptStyle` is pure text work without environment state, so it runs beside the policy while the environment
+may live in another process. A style is one per (environment, format).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class TextEnv(gymnasium.Env[str, str], ABC):
 class PromptStyle(ABC):
     """From a view to a prompt, from a response to an action. Stateless and picklable."""
 
-    #: Actions and reflections end with this text's token, if any (for models without a chat template).
+    #: Longer reflections are cut to this length before they are remembered.
     max_reflection_chars: ClassVar[int] = 2000
 
     @abstractmethod

@@ -1,0 +1,23 @@
+"""MineSweeper, in a compact format for small word-level models and in a chat format for language models."""
+
+from __future__ import annotations
+
+from envs.base import PromptStyle
+from envs.minesweeper.compact import CompactStyle, renderer
+from envs.minesweeper.env import MineSweeper
+from envs.minesweeper.instances import instances
+from envs.minesweeper.options import Options
+from envs.minesweeper.text import TextStyle, render
+
+__all__ = ["Options", "instances", "make", "style"]
+
+
+def style(options: Options) -> PromptStyle:
+    """The prompt style of the format that the options name."""
+    return CompactStyle(options.size) if options.format == "compact" else TextStyle(options)
+
+
+def make(options: Options) -> MineSweeper:
+    """An environment that writes its boards in the format that the options name."""
+    writer = renderer(options.size) if options.format == "compact" else render
+    return MineSweeper(options, style(options), writer)

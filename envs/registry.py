@@ -1,0 +1,105 @@
+"""All environments by name. Nothing of an environment is imported before it is used.
+
+Splits are `train` and `eval`. Every error is an `EnvSetupError` of one line. A new environment is one file or
+folder with `Options`, `make`, `style` and `instances`, and one entry here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from envs.base import EnvSpec, Instance, PromptStyle, TextEnv
+from envs.options import EnvSetupError, parse_options
+
+__all__ = [
+    "ENVIRONMENTS",
+    "SPLITS",
+    "EnvSetupError",
+    "check",
+    "instances",
+    "make",
+    "spec",
+    "style",
+    "validate_options",
+]
+
+SPLITS = ("train", "eval")
+
+ENVIRONMENTS: dict[str, EnvSpec] = {
+    entry.name: entry
+    for entry in (
+        EnvSpec(
+            name="minesweeper",
+            summary="Open every safe cell of a board with hidden mines (own code, no data)",
+            module="envs.minesweeper",
+            light=True,
+        ),
+    )
+}
+
+
+def spec(name: str) -> EnvSpec:
+    """The entry of this name."""
+    if name not in ENVIRONMENTS:
+        raise EnvSetupError(f"unknown environment {name!r}: known are {', '.join(sorted(ENVIRONMENTS))}")
+    return ENVIRONMENTS[name]
+
+
+def check(name: str) -> list[str]:
+    """What is missing before this environment can be used, and how to get it, a line each. Empty: nothing."""
+    entry = spec(name)
+    missing = [package for package in entry.requires if importlib.util.find_spec(package) is None]
+    if missing:
+        how = f'pip install "agentmem[{entry.extra}]"' if entry.extra else f"pip install {' '.join(missing)}"
+        return [f"{name}: missing package {package}: {how}" for package in missing]
+    # An environment that needs more than packages (data, a browser, a server) reports it itself.
+    further = getattr(importlib.import_module(entry.module), "check", None)
+    return list(further()) if further else []
+
+
+def validate_options(name: str, options: Mapping[str, Any]) -> Any:
+    """The environment's own frozen `Options`. Needs its packages, but neither data nor servers."""
+    return _options(_module(name), name, options)
+
+
+def make(name: str, options: Mapping[str, Any]) -> TextEnv:
+    """An environment, to be reset with `options={"instance": x}`."""
+    module = _module(name)
+    env: TextEnv = module.make(_options(module, name, options))
+    return env
+
+
+def style(name: str, options: Mapping[str, Any]) -> PromptStyle:
+    """The pure text side of an environment: the same as `make(name, options).style`, without making one."""
+    module = _module(name)
+    made: PromptStyle = module.style(_options(module, name, options))
+    return made
+
+
+def instances(name: str, options: Mapping[str, Any], split: str) -> Sequence[Instance]:
+    """All instances of a split, in an order that never changes."""
+    if split not in SPLITS:
+        raise EnvSetupError(f"unknown split {split!r}: known are {', '.join(SPLITS)}")
+    module = _module(name)
+    found: Sequence[Instance] = module.instances(_options(module, name, options), split)
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    entry = spec(name)
+    for package in entry.requires:
+        if importlib.util.find_spec(package) is None:
+            extra = f'"agentmem[{entry.extra}]"' if entry.extra else package
+            raise EnvSetupError(f"environment {name} needs the package {package}: pip install {extra}")
+    return importlib.import_module(entry.module)
+
+
+def _options(module: ModuleType, name: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return parse_options(module.Options, options)
+    except EnvSetupError as error:
+        raise EnvSetupError(f"environment {name}: {error}") from None
