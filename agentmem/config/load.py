@@ -92,6 +92,14 @@ def _apply(tree: Tree, assignment: str) -> None:
     node[last] = value
 
 
+def parse_assignments(assignments: Iterable[str]) -> Tree:
+    """`["a.b=1", "c=x"]` -> {"a": {"b": 1}, "c": "x"}. Raises ConfigError."""
+    tree: Tree = {}
+    for assignment in assignments:
+        _apply(tree, assignment)
+    return tree
+
+
 def _section(path: tuple[int | str, ...]) -> type[BaseModel] | None:
     """The model whose field stands at the end of `path`, as far as it is one of ours."""
     model: type[BaseModel] = RunConfig

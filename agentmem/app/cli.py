@@ -1,0 +1,175 @@
+"""The command line. Each command imports what it needs when it runs, so that `--help` is instant.
+
+An `AgentMemError` is printed as one line and ends the program with its class's exit status.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="agentmem",
+    help="Train LLM agents that learn through memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+envs_app = typer.Typer(help="Environments: list, check, play, bench.", no_args_is_help=True)
+model_app = typer.Typer(help="Models made here.", no_args_is_help=True)
+app.add_typer(envs_app, name="envs")
+app.add_typer(model_app, name="model")
+
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")
+]
+
+
+@app.command()
+def run(
+    recipe: Annotated[str, typer.Argument(help="A name of `agentmem recipes`, or a YAML file.")],
+    overrides: Overrides = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", help="Go on with RUN (id, path, or `last`).", metavar="RUN")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Append the result to benchmarks/results/learning.jsonl.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the configuration and stop.")] = False,
+) -> None:
+    """Train an agent."""
+    from agentmem.config import load_config
+
+    config = load_config(recipe, overrides or ())
+    if dry_run:
+        typer.echo(f"{config.recipe}: the configuration is valid")
+        return
+    from agentmem.app.train import train
+
+    train(config, overrides=overrides or [], resume=resume, record=record)
+
+
+@app.command()
+def recipes() -> None:
+    """List the recipes."""
+    from agentmem.config import list_recipes
+
+    found = list_recipes()
+    width = max(map(len, found))
+    for name, about in found.items():
+        typer.echo(f"{name:<{width}}  {about}")
+
+
+@app.command()
+def config(recipe: Annotated[str, typer.Argument(help="Recipe.")], overrides: Overrides = None) -> None:
+    """Print a recipe's whole configuration tree as it would run."""
+    from agentmem.config import load_config, to_yaml
+
+    typer.echo(to_yaml(load_config(recipe, overrides or ())), nl=False)
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(help="Run: id, path, or `last`.")],
+    trial: Annotated[str | None, typer.Option(help="Which example (number or ticket id).")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the recorded examples.")] = False,
+) -> None:
+    """Print an example trial of a run: boards, answers, rewards, reflections."""
+    from agentmem.app.show import show_run
+
+    typer.echo(show_run(run, trial=trial, listing=listing))
+
+
+@app.command()
+def vectors(file: Annotated[Path, typer.Argument(help="Test vectors (JSON).")]) -> None:
+    """Run every section of a vectors file through our functions; exit 1 above an error of 1e-6."""
+    from learner.vectors import check
+
+    worst = 0.0
+    failed = []
+    for section in check(file):
+        state = f"max error {section.max_error:.2e}" if section.problem is None else section.problem
+        typer.echo(f"{section.name:<24} {section.cases:>4} cases  {state}")
+        worst = max(worst, section.max_error)
+        if section.problem is not None or not section.max_error <= 1e-6:
+            failed.append(section.name)
+    if failed:
+        typer.echo(f"error: sections above 1e-6 or not run: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _options(overrides: list[str] | None) -> dict[str, object]:
+    """`--set size=5` -> {"size": 5}."""
+    from agentmem.config.load import parse_assignments
+
+    return parse_assignments(overrides or ())
+
+
+@envs_app.command("list")
+def envs_list() -> None:
+    """What there is, and what is missing."""
+    from envs.registry import ENVIRONMENTS, check
+
+    for name, spec in ENVIRONMENTS.items():
+        missing = check(name)
+        typer.echo(f"{name:<14} {spec.summary}" + "".join(f"\n{'':<14} missing: {m}" for m in missing))
+
+
+@envs_app.command("check")
+def envs_check(name: str) -> None:
+    """Say whether an environment can run here; exit 1 if not."""
+    from envs.registry import check
+
+    missing = check(name)
+    typer.echo("\n".join(missing) if missing else f"{name}: ready")
+    if missing:
+        raise typer.Exit(1)
+
+
+@envs_app.command("play")
+def envs_play(
+    name: str,
+    overrides: Overrides = None,
+    instance: Annotated[str | None, typer.Option(help="Which instance (default: a random one).")] = None,
+) -> None:
+    """Play an environment in the terminal."""
+    from envs.play import play
+
+    play(name, _options(overrides), instance=instance)
+
+
+@envs_app.command("bench")
+def envs_bench(name: str, overrides: Overrides = None) -> None:
+    """Steps per second, reset time and memory."""
+    from envs.play import bench
+
+    for key, value in bench(name, _options(overrides)).items():
+        typer.echo(f"{key:<20} {value:,.3f}")
+
+
+@model_app.command("tiny")
+def model_tiny(
+    recipe: Annotated[str, typer.Argument(help="The recipe that it is for.")] = "lamer-minesweeper",
+    overrides: Overrides = None,
+) -> None:
+    """Make the tiny model of a recipe and warm it up (or reuse it); print its directory."""
+    from agentmem.app.models import resolve_for
+
+    from agentmem.config import load_config
+
+    typer.echo(str(resolve_for(load_config(recipe, ["policies.agent.model=tiny", *(overrides or ())]))))
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    from agentmem.failures import AgentMemError
+
+    try:
+        app()
+    except AgentMemError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)

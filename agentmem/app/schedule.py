@@ -1,0 +1,67 @@
+"""Which task comes next: tickets as a pure function of (seed, group number).
+
+The cursor is the number of groups issued so far. A resumed run that knows it issues the same tickets as an
+uninterrupted one. Every instance comes once before any comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agentmem.trajectory import Mode, Split, Task, Ticket
+
+
+@dataclass(slots=True)
+class TaskSchedule:
+    """Training tickets of one environment."""
+
+    environment: str
+    instances: Sequence[str | int]
+    seed: int
+    group_size: int
+    mode: Mode
+    _epoch: int = field(default=-1, init=False)
+    _order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
+
+    def instance(self, group: int) -> str | int:
+        """The instance of group number `group` (0, 1, …)."""
+        epoch, place = divmod(group, len(self.instances))
+        if epoch != self._epoch:
+            self._order = np.random.default_rng((self.seed, epoch)).permutation(len(self.instances))
+            self._epoch = epoch
+        return self.instances[int(self._order[place])]
+
+    def tickets(self, group: int, min_version: int = 0) -> list[Ticket]:
+        """The tickets of one group: the same task for every member."""
+        name = f"g{group:07d}"
+        task = Task(environment=self.environment, instance=self.instance(group), group=name)
+        return [
+            Ticket(
+                id=f"{name}-{member}",
+                task=task,
+                member=member,
+                group_size=self.group_size,
+                mode=self.mode,
+                min_version=min_version,
+            )
+            for member in range(self.group_size)
+        ]
+
+
+def evaluation_tickets(
+    environment: str, instances: Sequence[str | int], n: int, seed: int, batch: str, mode: Mode
+) -> list[Ticket]:
+    """`n` held-out tasks, tried once each: the same ones for every batch of the same seed."""
+    order = np.random.default_rng(seed).permutation(len(instances))[:n]
+    return [
+        Ticket(
+            id=f"{batch}-{place:05d}",
+            task=Task(environment=environment, instance=instances[int(i)], split=Split.EVAL, group=batch),
+            member=0,
+            mode=mode,
+        )
+        for place, i in enumerate(order)
+    ]

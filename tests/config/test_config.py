@@ -1,0 +1,92 @@
+"""A configuration is right, or one line says which key, what was found and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentmem.config import list_recipes, load_config, to_yaml
+from agentmem.config.load import from_tree
+from agentmem.failures import ConfigError
+
+
+@pytest.mark.parametrize("recipe", list_recipes())
+def test_every_recipe_loads_and_survives_its_own_yaml(recipe: str) -> None:
+    config = load_config(recipe)
+    assert config.recipe == recipe
+    assert from_tree(yaml.safe_load(to_yaml(config))) == config
+
+
+def test_every_recipe_says_in_one_line_what_it_is() -> None:
+    assert all(len(about) > 20 for about in list_recipes().values())
+
+
+def test_later_overrides_win_and_reach_nested_keys() -> None:
+    config = load_config(
+        "lamer-minesweeper",
+        ["learner.lr=1e-5", "learner.lr=2e-5", "engines.agent.replicas=2", "env.options.mines=2"],
+    )
+    assert config.learner.lr == 2e-5
+    assert config.engines["agent"].replicas == 2
+    assert config.env.options["mines"] == 2
+
+
+def test_a_recipe_file_may_extend_a_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("# Mine.\nbase: lamer-minesweeper\nlearner: {updates: 3}\n")
+    config = load_config(str(path))
+    assert (config.recipe, config.learner.updates, config.env.name) == ("mine", 3, "minesweeper")
+
+
+@pytest.mark.parametrize(
+    ("override", "names"),
+    [
+        ("learner.lrr=1", ["learner.lrr", "did you mean 'lr'", "zero_stage"]),
+        ("learner.lr=abc", ["learner.lr", "'abc'", "number"]),
+        ("learner.ranks=0", ["learner.ranks", "0", "greater than or equal to 1"]),
+        ("env.max_turns=7.5", ["env.max_turns", "7.5", "integer"]),
+        ("rollout.memory=dreams", ["rollout.memory", "dreams", "'history'", "'both'"]),
+        ("engines.agnt.replicas=2", ["engines.agnt", "policies are ['agent']"]),
+        (
+            "engines.agent.tensor_parallel=4",
+            ["engines.agent.tensor_parallel", "4", "engines.agent.gpus >= 4"],
+        ),
+        ("weights.transport=nccl", ["weights.transport", "nccl", "'files'"]),
+        ("replay.min_group=99", ["replay.min_group", "99", "rollout.group_size (8)"]),
+        ("rollout.sampling.max_tokens=64", ["rollout.sampling.max_tokens", "64", "context_length"]),
+        ("method=rl", ["rollout.episodes", "3", "method 'rl'"]),
+        ("method=magic", ["method", "magic", "'lamer'"]),
+        ("policies.agent.lora={rank: 8, alph: 3}", ["policies.agent.lora.alph", "did you mean 'alpha'"]),
+        ("env.workers=3", ["env.workers", "3", "worker"]),
+        ("learner", ["key=value"]),
+        ("learner.lr.x=1", ["learner.lr.x", "is a value, not a section"]),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_it(override: str, names: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("lamer-minesweeper", [override])
+    line = str(caught.value)
+    assert "\n" not in line
+    for name in names:
+        assert name in line
+
+
+def test_an_unknown_recipe_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'lamer-minesweeper'.*lamer-minesweeper-reflect"):
+        load_config("lamer-minesweper")
+
+
+def test_a_recipe_file_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("env: [1,\n  2")
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(path))
+    assert "broken.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_recipe_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere.yaml: not found"):
+        load_config(str(tmp_path / "nowhere.yaml"))
