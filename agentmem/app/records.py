@@ -1,0 +1,187 @@
+"""`metrics.jsonl`: what a run measured, one JSON line a record, tagged by `record`: update, eval or event.
+
+A line is written with one write and flushed, so that a crash leaves at most one torn line, at the end.
+Readers leave it out and the next writer cuts it off. Shares are in [0, 1], times in seconds; what an update
+counts (`trials`, `rows`, tokens) belongs to that update alone. `None` stands for "not a number": an update
+without a usable gradient has no loss.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Self
+
+import msgspec
+
+from agentmem.failures import AgentMemError
+
+Condition = Literal["with_memory", "without_memory"]
+CONDITIONS: tuple[Condition, ...] = ("with_memory", "without_memory")
+
+
+class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="update"):
+    """One update of the learner. Counts start with 1: update n makes weight version n from n-1."""
+
+    update: int
+    version: int
+    """Weight version after the update."""
+    t: float
+    """Seconds since the run's start, cumulative over resumes."""
+    trials: int
+    p_at_k: list[float]
+    """Share of the update's trials solved within k episodes, k = 1, 2, …; empty if none was valid."""
+    reward_mean: float | None = None
+    staleness_mean: float | None = None
+    staleness_max: int = 0
+    rows: int = 0
+    dropped_rows: int = 0
+    """Rows left out, for their advantage is zero."""
+    policy_loss: float | None = None
+    entropy: float | None = None
+    grad_norm: float | None = None
+    lr: float = 0.0
+    clip_fraction: float | None = None
+    mismatch_kl: float | None = None
+    """KL estimate between what the engine sampled from and the learner's own distribution."""
+    ratio_mean: float | None = None
+    sampled_tokens: int = 0
+    trained_tokens: int = 0
+    wait_s: float = 0.0
+    """Waiting for complete groups."""
+    update_s: float = 0.0
+    push_s: float = 0.0
+    learner_idle: float = 0.0
+    rollout_idle: float = 0.0
+    trials_per_s: float = 0.0
+    tokens_per_s: float = 0.0
+    invalid_share: float = 0.0
+    """Turns without a usable action."""
+    reflection_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        _settle_floats(self)
+
+
+class EvalRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="eval"):
+    """One held-out evaluation after `update` updates (0: before training). `low`, `high`: 95 % intervals."""
+
+    update: int
+    condition: Condition
+    n: int
+    p_at_k: list[float]
+    low: list[float]
+    high: list[float]
+    score: float | None = None
+    wall_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not len(self.p_at_k) == len(self.low) == len(self.high):
+            raise ValueError(
+                f"eval record: {len(self.p_at_k)} shares, {len(self.low)} lower bounds, "
+                f"{len(self.high)} upper bounds: must be equally many"
+            )
+        _settle_floats(self)
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="event"):
+    """Something that happened: a resume, a restart, a failed push."""
+
+    t: float
+    what: str
+    detail: str = ""
+
+
+Record = UpdateRecord | EvalRecord | EventRecord
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+def _settle_floats(record: UpdateRecord | EvalRecord) -> None:
+    """JSON has no NaN: a non-finite number becomes None where the field allows it, else it is an error."""
+    for field in msgspec.structs.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            if field.default is not None:
+                raise ValueError(f"{type(record).__name__}: {field.name} is {value}: must be a finite number")
+            msgspec.structs.force_setattr(record, field.name, None)
+        elif isinstance(value, list) and not all(math.isfinite(x) for x in value):
+            raise ValueError(f"{type(record).__name__}: {field.name} is {value}: must be finite numbers")
+
+
+class MetricsWriter:
+    """Appends records. Opening cuts off a torn last line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab")
+        whole = path.read_bytes()
+        end = whole.rfind(b"\n") + 1
+        if end < len(whole):
+            self._file.truncate(end)
+
+    def append(self, record: Record) -> None:
+        """Write one line; it is with the operating system when this returns."""
+        self._file.write(_encoder.encode(record) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, Record]]:
+    if not path.is_file():
+        return
+    *lines, _torn = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = _decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise AgentMemError(f"{path}, line {number}: no valid record: {error}") from error
+        yield line, record
+
+
+def read_records(path: Path) -> list[Record]:
+    """All records in order; none if the file isn't there. Raises AgentMemError naming a bad line."""
+    return [record for _, record in _lines(path)]
+
+
+def updates_of(records: list[Record]) -> list[UpdateRecord]:
+    """The update records among `records`."""
+    return [r for r in records if isinstance(r, UpdateRecord)]
+
+
+def evals_of(records: list[Record]) -> list[EvalRecord]:
+    """The evaluations by update; of two of the same update and condition the later one counts."""
+    latest = {(r.update, r.condition): r for r in records if isinstance(r, EvalRecord)}
+    return [latest[key] for key in sorted(latest)]
+
+
+def truncate_after(path: Path, update: int) -> float:
+    """Before a resume from the checkpoint of `update`: drop what will be measured again.
+
+    Updates and evaluations after `update` go; events stay, since they did happen. Returns the seconds that
+    the run has spent so far, lost work included: the resumed run's `t` goes on from there. The file is
+    replaced as a whole, so a crash in between loses nothing. No writer may be open.
+    """
+    spent = 0.0
+    kept: list[bytes] = []
+    for line, record in _lines(path):
+        if not isinstance(record, EvalRecord):
+            spent = max(spent, record.t)
+        if isinstance(record, EventRecord) or record.update <= update:
+            kept.append(line + b"\n")
+    if path.is_file():
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(b"".join(kept))
+        os.replace(part, path)
+    return spent
