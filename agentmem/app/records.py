@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -158,6 +158,14 @@ def read_records(path: Path) -> list[Record]:
 def updates_of(records: list[Record]) -> list[UpdateRecord]:
     """The update records among `records`."""
     return [r for r in records if isinstance(r, UpdateRecord)]
+
+
+def p_at_k_over(updates: Sequence[UpdateRecord]) -> list[float]:
+    """p@k over the trials of several updates together (the moving average of view and curve)."""
+    counted = [u for u in updates if u.trials > 0 and u.p_at_k]
+    trials = sum(u.trials for u in counted)
+    ks = min((len(u.p_at_k) for u in counted), default=0)
+    return [sum(u.p_at_k[k] * u.trials for u in counted) / trials for k in range(ks)]
 
 
 def evals_of(records: list[Record]) -> list[EvalRecord]:
