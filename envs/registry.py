@@ -38,6 +38,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.minesweeper",
             light=True,
         ),
+        EnvSpec(
+            name="sokoban",
+            summary="Push every box onto a target in generated rooms (own code, no data)",
+            module="envs.sokoban",
+            light=True,
+        ),
     )
 }
 

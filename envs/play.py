@@ -1,0 +1,127 @@
+"""Two ways to try an environment without a model: play it in the terminal, or measure it."""
+
+from __future__ import annotations
+
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envs.base import Instance, TextEnv, View
+from envs.options import EnvSetupError
+from envs.registry import instances, make, validate_options
+
+HELP = "Give an action as the rules say (tags may be left out), `again` to start over, or `quit`."
+
+
+def play(
+    name: str,
+    options: Mapping[str, Any],
+    instance: Instance | None = None,
+    input_fn: Callable[[str], str] = input,
+    output_fn: Callable[[str], None] = print,
+) -> bool:
+    """A person plays one instance (the first of `eval` if none is given). Whether it was won.
+
+    The end of the input means `quit`.
+    """
+    env = make(name, options)
+    try:
+        first = instances(name, options, "eval")[0] if instance is None else instance
+        observation, info = env.reset(options={"instance": first})
+        output_fn(_introduction(env, observation, info))
+        output_fn(HELP)
+        total, turns = 0.0, 0
+        while True:
+            output_fn(observation)
+            answer = _asked(input_fn)
+            if answer == "quit":
+                return False
+            if answer == "again":
+                observation, info = env.restart()
+                total, turns = 0.0, 0
+                continue
+            action = env.style.parse_action(answer)
+            if action.invalid:
+                action = env.style.parse_action(f"<action>{answer}</action>")
+            observation, reward, terminated, truncated, info = env.step(action.text)
+            total, turns = total + reward, turns + 1
+            remark = " (not a possible action)" if info["invalid"] else ""
+            output_fn(f"reward {reward:g}{remark}")
+            if terminated or truncated:
+                output_fn(observation)
+                output_fn(f"{'Won' if info['success'] else 'Lost'} after {turns} turns, reward {total:g}")
+                return bool(info["success"])
+    finally:
+        env.close()
+
+
+def _introduction(env: TextEnv, observation: str, info: Mapping[str, Any]) -> str:
+    prompt = env.style.act_prompt(View(observation, instruction=info.get("instruction", "")))
+    if isinstance(prompt, str):
+        return f"A model sees: {prompt}"
+    return "\n\n".join(message.content for message in prompt if message.role == "system")
+
+
+def _asked(input_fn: Callable[[str], str]) -> str:
+    try:
+        return input_fn("> ").strip()
+    except EOFError:
+        return "quit"
+
+
+def bench(
+    name: str, options: Mapping[str, Any], *, seconds: float = 3.0, steps: int | None = None
+) -> dict[str, float]:
+    """Play random admissible actions for about `seconds`, or for `steps` steps.
+
+    Returns `steps_per_s` (step, prompt and parse; resets not counted), `step_us`, `reset_ms` (mean over
+    different instances), `restart_ms`, `steps`, `episodes` and `peak_rss_mib` of the whole process.
+    """
+    settings = dict(options)
+    known = validate_options(name, settings)
+    if hasattr(known, "admissible"):
+        settings["admissible"] = True
+    limit = getattr(known, "max_turns", 50)
+    rng = random.Random(0)
+    boards = instances(name, settings, "train")
+    env = make(name, settings)
+    spent = {"reset": 0.0, "restart": 0.0, "step": 0.0}
+    done = episodes = 0
+    started = time.perf_counter()
+    try:
+        while done < steps if steps is not None else time.perf_counter() - started < seconds or done == 0:
+            at = time.perf_counter()
+            env.reset(options={"instance": boards[rng.randrange(len(boards))]})
+            spent["reset"] += time.perf_counter() - at
+            at = time.perf_counter()
+            observation, _ = env.restart()
+            spent["restart"] += time.perf_counter() - at
+            episodes += 1
+            for turn in range(limit):
+                actions = env.admissible_actions()
+                if not actions:
+                    raise EnvSetupError(f"{name} lists no admissible actions, so it can't be measured so")
+                answer = rng.choice(actions)
+                at = time.perf_counter()
+                env.style.act_prompt(View(observation, episode=turn % 3, episodes=3))
+                env.style.parse_action(answer)
+                observation, _, over, cut, _ = env.step(answer)
+                spent["step"] += time.perf_counter() - at
+                done += 1
+                if over or cut or done == steps:
+                    break
+    finally:
+        env.close()
+    scale = 2**20 if sys.platform == "darwin" else 2**10
+    return {
+        "steps_per_s": done / spent["step"],
+        "step_us": spent["step"] / done * 1e6,
+        "reset_ms": spent["reset"] / episodes * 1e3,
+        "restart_ms": spent["restart"] / episodes * 1e3,
+        "steps": float(done),
+        "episodes": float(episodes),
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
+    }
