@@ -1,0 +1,1 @@
+"""Playing trials: plain asyncio, without Ray, over three small protocols."""

@@ -1,0 +1,108 @@
+"""The three small protocols that a trial is played over: environment, policy, memory.
+
+Errors, the same for all three: an `InfrastructureError` (EnvError, EngineError) ends this attempt of the
+trial, which is retried elsewhere. Any other exception is a data failure: it isn't retried, and it surfaces. A
+model's own doing (an action that can't be read, a prompt that has grown too long) is never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from agentmem.sampling import FinishReason, Sampling
+from agentmem.trajectory import Episode, TurnKind
+from envs.base import EpisodeMemory, EpisodeRecord, Instance, Prompt, PromptStyle
+
+
+class Situation(msgspec.Struct, frozen=True, array_like=True):
+    """An initial state, as `reset` and `restart` show it."""
+
+    observation: str
+    admissible: tuple[str, ...] | None = None
+    instruction: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What a step led to. `over`: terminated by the environment; `truncated`: its own step limit."""
+
+    observation: str
+    reward: float
+    over: bool
+    truncated: bool = False
+    success: bool = False
+    invalid: bool = False
+    score: float | None = None
+    admissible: tuple[str, ...] | None = None
+
+
+class Environment(Protocol):
+    """One environment while one trial is played in it. Calls never overlap."""
+
+    @property
+    def style(self) -> PromptStyle: ...
+
+    async def reset(self, instance: Instance) -> Situation:
+        """Start an instance."""
+        ...
+
+    async def restart(self) -> Situation:
+        """The identical initial state again."""
+        ...
+
+    async def step(self, action: str) -> Outcome:
+        """Play one turn. An empty action is invalid, and still a turn."""
+        ...
+
+    async def summarise(self, record: EpisodeRecord) -> str:
+        """The environment's short account of a finished episode."""
+        ...
+
+    async def close(self) -> None:
+        """Give the environment back. Idempotent; never raises."""
+        ...
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a policy answered. Ids, log-probs and versions as the engine gave them, bit for bit; all three are
+    absent where the policy isn't trained and has none."""
+
+    text: str
+    prompt_ids: tuple[int, ...] = ()
+    response_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    versions: tuple[int, ...] | None = None
+    sampling: Sampling | None = None
+    forced: int = 0
+    finish_reason: FinishReason = FinishReason.STOP
+
+
+class Policy(Protocol):
+    """Something that answers prompts."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
+        """One LLM call. None: prompt and response don't fit into the context, and nothing was asked."""
+        ...
+
+
+class Memory(Protocol):
+    """What an episode may know of earlier ones. A pure function, so a resumed trial remembers the same."""
+
+    @property
+    def needs_summary(self) -> bool:
+        """Whether the environment has to summarise finished episodes."""
+        ...
+
+    @property
+    def needs_reflection(self) -> bool:
+        """Whether the policy has to reflect between episodes."""
+        ...
+
+    def recall(self, episodes: Sequence[Episode], reflections: Sequence[str]) -> tuple[EpisodeMemory, ...]:
+        """The memory block of the episode that follows `episodes`; `reflections[n]` is on `episodes[n]`."""
+        ...

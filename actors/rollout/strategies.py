@@ -1,0 +1,45 @@
+"""What methods do differently in a trial, as data: the trial loop (trial.py) is the same for all.
+
+LaMer plays up to N episodes with inter-episode memory; plain RL is N = 1. A method with more to say puts it
+into a strategy object here: it never copies the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from actors.rollout.memory import EpisodeMemories, MemoryMode
+from actors.rollout.protocols import Memory
+from agentmem.failures import ConfigError
+from agentmem.trajectory import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a trial is played."""
+
+    episodes: int
+    """Most episodes (N)."""
+    memory: Memory
+    """What an episode knows of earlier ones, and whether the policy reflects between them."""
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise ConfigError(f"episodes is {self.episodes}: a trial has at least 1")
+
+
+@lru_cache(maxsize=64)
+def _multi_episode(episodes: int, memory: str) -> Strategy:
+    return Strategy(episodes=episodes, memory=EpisodeMemories(MemoryMode.named(memory)))
+
+
+def strategy_of(mode: Mode) -> Strategy:
+    """The strategy of a ticket's mode. Plain RL is evaluated over several episodes like LaMer, so both read
+    the number of episodes and the memory from the mode."""
+    if mode.method not in METHODS:
+        raise ConfigError(f"method is {mode.method!r}: known are {', '.join(METHODS)}")
+    return _multi_episode(mode.episodes, mode.memory)
+
+
+METHODS = ("lamer", "rl")

@@ -1,0 +1,295 @@
+"""The trial loop: one ticket, one environment, one policy, up to N episodes.
+
+    reset ─▶ episode 0 ─▶ [reflection 0] ─▶ restart ─▶ episode 1 ─▶ … until success or N episodes
+
+Promises:
+- A success ends the trial. Every other episode is followed by a reflection (where the memory reads them)
+  and by the identical initial state again; the next episode's prompts carry the inter-episode memory.
+- What the model does never raises: an unreadable action is sent as an empty one and is an invalid turn;
+  limits of turns, tokens and context are stop reasons. The context is checked before a call, never by its
+  failure.
+- A failure of environment or engine ends the attempt: `trial.failure` says which, and the episode in course
+  is kept with reward None (so the trial is nobody's peer). Episodes finished before went to `progress`.
+- `play_trial(saved=…)` continues behind the saved episodes; it may run in another process than before. A
+  reflection that was not saved is asked for again.
+- Trained ids are the sampled ids: a reply's ids go into the turn untouched.
+- After an episode whose first prompt didn't fit, or with the trial's tokens spent, no further one begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from actors.rollout.protocols import Environment, Policy, Reply, Situation
+from actors.rollout.strategies import Strategy
+from agentmem.failures import Failure
+from agentmem.trajectory import Episode, StopReason, Ticket, Trial, Turn, TurnKind
+from envs.base import EpisodeRecord, Step, View
+
+_ACT, _REFLECT = TurnKind.ACT, TurnKind.REFLECT
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an episode stops without the environment's word."""
+
+    max_turns: int
+    tokens: int | None = None
+    """Sampled tokens of the whole trial, reflections included."""
+
+
+Progress = Callable[[Trial], None]
+"""Gets the trial so far after each finished episode that isn't its last. Must not block."""
+
+
+async def play_trial(
+    ticket: Ticket,
+    env: Environment,
+    policy: Policy,
+    strategy: Strategy,
+    limits: Limits,
+    *,
+    saved: Trial | None = None,
+    progress: Progress | None = None,
+) -> Trial:
+    """Play a ticket to its end. The trial is complete if it has no failure. Only cancellation is raised."""
+    play = _Play(ticket, env, policy, strategy, limits, saved)
+    try:
+        await play.run(progress)
+    except Exception as error:
+        play.fail(error)
+    return play.trial()
+
+
+class _Play:
+    """The state of one trial while it is played."""
+
+    __slots__ = (
+        "_began",
+        "_env",
+        "_episodes",
+        "_failure",
+        "_limits",
+        "_observation",
+        "_policy",
+        "_reflections",
+        "_remarks",
+        "_sampled",
+        "_saved_wall_s",
+        "_strategy",
+        "_ticket",
+        "_turns",
+    )
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        env: Environment,
+        policy: Policy,
+        strategy: Strategy,
+        limits: Limits,
+        saved: Trial | None,
+    ) -> None:
+        self._ticket, self._env, self._policy = ticket, env, policy
+        self._strategy, self._limits = strategy, limits
+        self._began = time.monotonic()
+        self._failure: Failure | None = None
+        self._episodes: list[Episode] = list(saved.episodes) if saved else []
+        self._reflections: list[Turn] = list(saved.reflections) if saved else []
+        self._saved_wall_s = saved.wall_s if saved else 0.0
+        self._remarks = [env.style.parse_reflection(turn.response).text for turn in self._reflections]
+        self._sampled = sum(saved.token_counts().values()) if saved else 0
+        self._turns: list[Turn] = []
+        self._observation = ""
+
+    async def run(self, progress: Progress | None) -> None:
+        if self._over():
+            return
+        reflects = self._strategy.memory.needs_reflection
+        situation = await self._env.reset(self._ticket.task.instance)
+        at_start = True
+        while True:
+            if reflects and len(self._reflections) < len(self._episodes):
+                await self._reflect(situation.instruction)
+            if not at_start:
+                situation = await self._env.restart()
+            await self._episode(situation)
+            at_start = False
+            if self._over():
+                return
+            if progress is not None:
+                progress(self.trial())
+
+    def trial(self) -> Trial:
+        """The trial so far."""
+        ticket = self._ticket
+        return Trial(
+            ticket=ticket.id,
+            task=ticket.task,
+            member=ticket.member,
+            group_size=ticket.group_size,
+            mode=ticket.mode,
+            episodes=tuple(self._episodes),
+            reflections=tuple(self._reflections),
+            wall_s=self._saved_wall_s + time.monotonic() - self._began,
+            failure=self._failure,
+            attempt=ticket.attempt,
+        )
+
+    def fail(self, error: Exception) -> None:
+        """Keep the episode in course, without reward."""
+        task = self._ticket.task
+        self._failure = Failure.of(error, where=f"{task.environment} {task.instance}")
+        if not self._over():
+            failed = Episode(
+                index=len(self._episodes),
+                initial_observation=self._observation,
+                turns=tuple(self._turns),
+                stop=StopReason.ENV_FAILURE,
+            )
+            self._episodes.append(failed)
+
+    def _over(self) -> bool:
+        if not self._episodes:
+            return False
+        last = self._episodes[-1]
+        return (
+            last.success
+            or len(self._episodes) >= self._strategy.episodes
+            or last.stop is StopReason.TOKEN_LIMIT
+            or (last.stop is StopReason.CONTEXT_EXHAUSTED and not last.turns)
+            or self._tokens_spent()
+        )
+
+    def _tokens_spent(self) -> bool:
+        return self._limits.tokens is not None and self._sampled >= self._limits.tokens
+
+    async def _episode(self, situation: Situation) -> None:
+        env, policy, style = self._env, self._policy, self._env.style
+        index, limit, max_turns = len(self._episodes), self._limits.tokens, self._limits.max_turns
+        episodes, instruction = self._strategy.episodes, situation.instruction
+        memory = self._strategy.memory.recall(self._episodes, self._remarks)
+        observation, admissible = situation.observation, situation.admissible
+        self._observation = observation
+        turns = self._turns = []
+        steps: tuple[Step, ...] = ()
+        reward, score = 0.0, None
+        while True:
+            if len(turns) >= max_turns:
+                stop = StopReason.STEP_LIMIT
+                break
+            if limit is not None and self._sampled >= limit:
+                stop = StopReason.TOKEN_LIMIT
+                break
+            view = View(observation, steps, admissible, index, episodes, memory, (), None, instruction)
+            reply = await policy.respond(style.act_prompt(view), _ACT)
+            if reply is None:
+                stop = StopReason.CONTEXT_EXHAUSTED
+                break
+            if reply.response_ids is not None:
+                self._sampled += len(reply.response_ids)
+            parsed = style.parse_action(reply.text, admissible)
+            outcome = await env.step(parsed.text)
+            invalid = parsed.invalid or outcome.invalid
+            turns.append(
+                Turn(
+                    kind=_ACT,
+                    policy=policy.name,
+                    prompt_ids=reply.prompt_ids,
+                    response_ids=reply.response_ids,
+                    logprobs=reply.logprobs,
+                    versions=reply.versions,
+                    sampling=reply.sampling,
+                    forced=reply.forced,
+                    finish_reason=reply.finish_reason,
+                    observation=observation,
+                    response=reply.text,
+                    actions=parsed.actions,
+                    reward=outcome.reward,
+                    invalid=invalid,
+                    admissible=admissible,
+                )
+            )
+            steps = (*steps, Step(observation, reply.text, parsed.actions, outcome.reward, invalid))
+            reward += outcome.reward
+            score = outcome.score if outcome.score is not None else score
+            observation, admissible = outcome.observation, outcome.admissible
+            if outcome.success:
+                stop = StopReason.SUCCESS
+                break
+            if outcome.over:
+                stop = StopReason.FAILURE
+                break
+            if outcome.truncated:
+                stop = StopReason.STEP_LIMIT
+                break
+        success = stop is StopReason.SUCCESS
+        summary = ""
+        if self._strategy.memory.needs_summary and not success and index + 1 < episodes:
+            summary = await env.summarise(EpisodeRecord(index, steps, observation, success, stop.value))
+        self._episodes.append(
+            Episode(
+                index=index,
+                initial_observation=situation.observation,
+                turns=tuple(turns),
+                stop=stop,
+                success=success,
+                reward=reward,
+                score=score,
+                summary=summary,
+                final_observation=observation,
+            )
+        )
+        self._turns = []
+
+    async def _reflect(self, instruction: str) -> None:
+        """The turn between the last finished episode and the next."""
+        style, episode = self._env.style, self._episodes[-1]
+        earlier = self._episodes[:-1]
+        record = record_of(episode)
+        view = View(
+            observation=episode.final_observation,
+            history=record.steps,
+            episode=episode.index,
+            episodes=self._strategy.episodes,
+            memory=self._strategy.memory.recall(earlier, self._remarks),
+            instruction=instruction,
+        )
+        # A reflection that doesn't fit stays as an empty, invalid turn: later ones keep their places.
+        reply = await self._policy.respond(style.reflect_prompt(view, record), _REFLECT)
+        reply = reply or Reply(text="", response_ids=(), logprobs=(), versions=())
+        parsed = style.parse_reflection(reply.text)
+        self._sampled += len(reply.response_ids or ())
+        self._remarks.append(parsed.text)
+        self._reflections.append(
+            Turn(
+                kind=_REFLECT,
+                policy=self._policy.name,
+                prompt_ids=reply.prompt_ids,
+                response_ids=reply.response_ids,
+                logprobs=reply.logprobs,
+                versions=reply.versions,
+                sampling=reply.sampling,
+                forced=reply.forced,
+                finish_reason=reply.finish_reason,
+                observation=episode.final_observation,
+                response=reply.text,
+                invalid=parsed.invalid,
+            )
+        )
+
+
+def record_of(episode: Episode) -> EpisodeRecord:
+    """A finished episode as its readers see it."""
+    return EpisodeRecord(
+        index=episode.index,
+        steps=tuple(
+            Step(turn.observation, turn.response, turn.actions, turn.reward or 0.0, turn.invalid)
+            for turn in episode.turns
+        ),
+        final_observation=episode.final_observation,
+        success=episode.success,
+        stop=episode.stop.value,
+    )
