@@ -1,0 +1,37 @@
+"""The replay buffer between the agents that play and the learner that trains.
+
+The only package that imports redis, and it does so when a buffer is opened, not before.
+"""
+
+from agentmem.replay.buffer import ReplayBuffer
+from agentmem.replay.embedded import EmbeddedServer, find_server
+from agentmem.replay.structs import (
+    Claim,
+    CommitResult,
+    Counters,
+    DeadLetter,
+    EvalStatus,
+    FailResult,
+    Group,
+    Outcome,
+    Progress,
+    RejectedError,
+)
+from agentmem.replay.table import Settings
+
+__all__ = [
+    "Claim",
+    "CommitResult",
+    "Counters",
+    "DeadLetter",
+    "EmbeddedServer",
+    "EvalStatus",
+    "FailResult",
+    "Group",
+    "Outcome",
+    "Progress",
+    "RejectedError",
+    "ReplayBuffer",
+    "Settings",
+    "find_server",
+]

@@ -1,0 +1,72 @@
+"""The replay buffer: one facade over tickets, groups, evaluations, replay and accounting.
+
+Synchronous and batch-first: every method takes and returns lists and makes one or few round trips. Any number of
+processes hold one for the same run; threads may share one. A dead server is waited for, up to a deadline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentmem.failures import ReplayError
+from agentmem.replay import lua
+from agentmem.replay.accounting import Accounting
+from agentmem.replay.codec import Codec
+from agentmem.replay.connect import Server
+from agentmem.replay.evals import EvalTable
+from agentmem.replay.keys import Keys
+from agentmem.replay.replayed import ReplayTable
+from agentmem.replay.table import Settings
+from agentmem.replay.tickets import TicketTable
+from agentmem.trajectory import SCHEMA_VERSION
+
+
+class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
+    """The buffer of one run on one server. `**settings` are the fields of `Settings`.
+
+    `fingerprint` names the recipe: a run that was made by another one is refused. Raises ReplayError if the server
+    can't serve (unreachable, wrong password, evicting, too old), or if the run has another schema or fingerprint.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        run: str,
+        *,
+        fingerprint: str = "",
+        deadline_s: float = 30.0,
+        settings: Settings | None = None,
+        **overrides: Any,
+    ) -> None:
+        base = settings or Settings()
+        self.settings = msgspec.structs.replace(base, **overrides) if overrides else base
+        self.run, self.fingerprint = run, fingerprint
+        self.keys = Keys(run)
+        self.codec = Codec(self.settings.compression)
+        self.server = Server(url, deadline_s=deadline_s)
+        self.server.check()
+        self._open()
+
+    def _open(self) -> None:
+        schema, fingerprint = (
+            v.decode() if v else "" for v in self._run(lua.OPEN, SCHEMA_VERSION, self.fingerprint)
+        )
+        if schema != str(SCHEMA_VERSION):
+            raise ReplayError(
+                f"run {self.run} has a buffer of schema version {schema}: this program reads {SCHEMA_VERSION} "
+                "(finish it with the program that wrote it, or start another run)"
+            )
+        if self.fingerprint and fingerprint != self.fingerprint:
+            raise ReplayError(f"run {self.run} has a buffer made by {fingerprint}, not by {self.fingerprint}")
+
+    def close(self) -> None:
+        """Close the connections; claims and groups keep their leases."""
+        self.server.close()
+
+    def __enter__(self) -> ReplayBuffer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,142 @@
+"""URL -> a checked server: reachable, authorised, new enough, and never evicting.
+
+Every refusal is a ReplayError of one line that says what to do; a password is never part of it. Calls are
+repeated over a lost connection with capped backoff until a total deadline; every script bears repetition.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentmem.failures import ConfigError, ReplayError
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+T = TypeVar("T")
+Arg = str | bytes | int | float | memoryview
+
+MIN_VERSION = (6, 2)
+"""XAUTOCLAIM."""
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.05, 2.0
+MAX_BLOCK_S = 1.0
+"""The longest that one blocking command waits; well below the socket timeout."""
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be logged."""
+    return re.sub(r"(://)[^@/]*@", r"\1***@", url)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
+class Server:
+    """A connection pool to one checked server, and scripts on it. Safe to share between threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        socket_timeout_s: float = 10.0,
+        connect_timeout_s: float = 5.0,
+        deadline_s: float = 30.0,
+    ) -> None:
+        try:
+            import redis
+        except ImportError as error:
+            raise ReplayError("the package redis isn't installed: pip install 'agentmem[run]'") from error
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self.url, self.shown, self.deadline_s = url, without_password(url), deadline_s
+        self._errors = redis.exceptions
+        self._shas: dict[str, str] = {}
+        try:
+            # The one retry loop is `call`: redis-py's own would hide a dead server for longer than told.
+            self.client: Redis = redis.Redis.from_url(
+                url,
+                socket_timeout=max(socket_timeout_s, 3 * MAX_BLOCK_S),
+                socket_connect_timeout=connect_timeout_s,
+                retry=Retry(NoBackoff(), 0),
+                health_check_interval=0,
+                decode_responses=False,
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"replay URL {self.shown}: must start with redis://, rediss:// or unix:// ({error})"
+            ) from error
+
+    def check(self) -> None:
+        """Raise ReplayError unless the server can serve as a replay buffer."""
+        info: dict[str, Any] = self.call(lambda: self.client.info())
+        found = str(info.get("valkey_version") or info.get("redis_version", "0"))
+        if _version(found) < MIN_VERSION:
+            raise ReplayError(f"replay server {self.shown} has version {found}: 6.2 or newer is needed")
+        policy = str(info.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction":
+            raise ReplayError(
+                f"replay server {self.shown} has maxmemory-policy {policy}, which would drop trials: "
+                "set maxmemory-policy noeviction"
+            )
+
+    def call(self, command: Callable[[], T]) -> T:
+        """Run `command`, again after a lost connection, until the deadline. Raises ReplayError."""
+        errors = self._errors
+        end, backoff = time.monotonic() + self.deadline_s, FIRST_BACKOFF_S
+        while True:
+            try:
+                return command()
+            except (errors.AuthenticationError, errors.NoPermissionError) as error:
+                raise ReplayError(
+                    f"replay server {self.shown} refused the user or password ({error})"
+                ) from error
+            except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
+                if "NOAUTH" in str(error) or "WRONGPASS" in str(error):
+                    raise ReplayError(f"replay server {self.shown} refused the password ({error})") from error
+                if time.monotonic() + backoff > end:
+                    raise ReplayError(
+                        f"replay server {self.shown} can't be reached for {self.deadline_s:g} s "
+                        f"({type(error).__name__}: {without_password(str(error))})"
+                    ) from error
+            time.sleep(backoff)
+            backoff = min(2 * backoff, LAST_BACKOFF_S)
+
+    def script(self, text: str, key: str, args: Sequence[Arg]) -> Any:
+        """Run a script by its digest; it is loaded when the server doesn't know it (first use, restart)."""
+
+        def run() -> Any:
+            sha = self._shas.get(text)
+            if sha is None:
+                sha = self._shas[text] = str(self.client.script_load(text))
+            try:
+                return self.client.execute_command("EVALSHA", sha, 1, key, *args)
+            except self._errors.NoScriptError:
+                self.client.script_load(text)
+                return self.client.execute_command("EVALSHA", sha, 1, key, *args)
+
+        return self.call(run)
+
+    def insert_script(self, text: str, key: str, args: Sequence[Arg]) -> Any | None:
+        """Like `script`, but None when the server has no memory for it (nothing was written then)."""
+        try:
+            return self.script(text, key, args)
+        except self._errors.OutOfMemoryError:
+            return None
+        except self._errors.ResponseError as error:
+            if "OOM" in str(error):  # raised from within the script, where it gets another prefix
+                return None
+            raise
+
+    def wait_list(self, key: str, timeout_s: float) -> None:
+        """Wait for a signal on a list, at most `timeout_s` (and at most `MAX_BLOCK_S`)."""
+        wait = min(max(timeout_s, 0.01), MAX_BLOCK_S)
+        self.call(lambda: self.client.blpop([key], timeout=wait))
+
+    def close(self) -> None:
+        """Close the pool."""
+        self.client.close()

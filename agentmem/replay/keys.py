@@ -1,0 +1,41 @@
+"""Where things are: every key of a run starts with one prefix, which is also its cluster hash tag.
+
+| key | type | holds |
+|---|---|---|
+| `train`, `again`, `eval` | stream | tickets never claimed, tickets queued again, evaluation tickets (group `agents`) |
+| `entry` | hash | live ticket -> stream letter, entry id, group or batch |
+| `kills`, `retries` | hash | live ticket -> how often its worker died, how often it was retried |
+| `p:<ticket>` | hash | finished episodes of a running trial |
+| `d:<ticket>[:i]` | string | a stored trial, chunked above 1 MB |
+| `g:<group>` | hash | size, sequence number, stored and failed members |
+| `eval:<batch>` | hash | the same of an evaluation |
+| `open`, `ready`, `taken`, `held`, `replay` | set, zsets | where a group is; a group is in exactly one |
+| `taker` | hash | taken group -> its learner |
+| `done` | hash | consumed group -> outcome, so that its tickets are never taken for new ones |
+| `n`, `drops` | hash | totals of what is gone; drops by reason |
+| `dead` | list | dead letters |
+| `blocked`, `space`, `starving`, `wake` | | who waits for bytes, who waits for groups, and their signals |
+| `cursors`, `meta`, `draining` | | resume cursors, schema and recipe, end of stream |
+"""
+
+from __future__ import annotations
+
+from agentmem.failures import ConfigError
+
+
+class Keys:
+    """The keys of one run. `{run}` in braces makes a cluster keep them in one slot."""
+
+    def __init__(self, run: str) -> None:
+        if not run or any(c in "{}: \n" for c in run):
+            raise ConfigError(f"run name {run!r}: must not be empty or hold braces, colons or spaces")
+        self.prefix = "agentmem:{" + run + "}:"
+
+    def __call__(self, name: str) -> str:
+        return self.prefix + name
+
+    def payload(self, ticket: str, chunks: int) -> list[str]:
+        """The keys of a stored trial, in order."""
+        if chunks == 1:
+            return [f"{self.prefix}d:{ticket}"]
+        return [f"{self.prefix}d:{ticket}:{i}" for i in range(chunks)]

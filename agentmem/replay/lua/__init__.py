@@ -1,0 +1,54 @@
+"""The buffer's Lua scripts, one per state change; each is atomic, so a crash falls between two of them.
+
+Every script gets the run's key prefix as KEYS[1] and touches keys with that prefix alone (one cluster slot).
+The key layout is described in `agentmem.replay.keys`.
+"""
+
+from agentmem.replay.lua.groups import (
+    FINISH,
+    QUARANTINE,
+    RENEW_GROUPS,
+    REPLAY_DRAWN,
+    REPLAY_TABLE,
+    RETURN,
+    REWIND,
+    SETTLE,
+    TAKE,
+)
+from agentmem.replay.lua.reading import COUNTERS, DROP_EVAL, OPEN, SET_CURSOR
+from agentmem.replay.lua.tickets import (
+    CLAIM,
+    COMMIT,
+    FAIL,
+    FORFEIT,
+    NOTE_BLOCKED,
+    PROGRESS,
+    RELEASE,
+    RENEW,
+    SUBMIT,
+)
+
+__all__ = [
+    "CLAIM",
+    "COMMIT",
+    "COUNTERS",
+    "DROP_EVAL",
+    "FAIL",
+    "FINISH",
+    "FORFEIT",
+    "NOTE_BLOCKED",
+    "OPEN",
+    "PROGRESS",
+    "QUARANTINE",
+    "RELEASE",
+    "RENEW",
+    "RENEW_GROUPS",
+    "REPLAY_DRAWN",
+    "REPLAY_TABLE",
+    "RETURN",
+    "REWIND",
+    "SETTLE",
+    "SET_CURSOR",
+    "SUBMIT",
+    "TAKE",
+]
