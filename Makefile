@@ -1,0 +1,42 @@
+# `make run` is the quickstart, `make test` the whole suite; both set up what is missing first.
+# ACCEL=cpu (default) or ACCEL=cuda chooses the lock file. ARGS="..." is handed on to the program.
+
+ACCEL ?= cpu
+ARGS ?=
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+LOCK := requirements/$(ACCEL).txt
+BIN := .venv/bin
+# The installation is up to date while the stamp of the lock's and the project file's content exists.
+STAMP := .venv/.ready-$(ACCEL)-$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
+
+# Small models and many processes: threads within one only get into each other's way.
+run test test-envs: export OMP_NUM_THREADS ?= 1
+run test test-envs: export RAY_USAGE_STATS_ENABLED ?= 0
+
+.PHONY: setup run test test-envs lint lock clean
+
+setup: $(STAMP)
+
+$(STAMP): | $(LOCK)
+	@PYTHON="$(PYTHON)" requirements/install.sh "$(ACCEL)" "$@"
+
+run: setup
+	$(BIN)/agentmem run lamer-minesweeper $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest $(ARGS)
+
+test-envs: setup
+	$(BIN)/python -m pytest tests/envs $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+# Resolve pyproject.toml's extras into requirements/cpu.txt and requirements/cuda.txt (ARGS=--upgrade renews).
+lock:
+	@PYTHON="$(PYTHON)" requirements/lock.sh $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
