@@ -154,9 +154,17 @@ def entropy_of(logits: Tensor, how: Processing) -> Tensor:
     return -(logp.exp() * finite).sum(dim=-1)
 
 
-def logprobs_and_entropy(logits: Tensor, targets: Tensor, how: Processing) -> tuple[Tensor, Tensor]:
-    """`token_logprobs` and `entropy_of` with one softmax where nothing is cut. Both [N]."""
+def logprobs_and_entropy(
+    logits: Tensor, targets: Tensor, how: Processing, *, entropy_grad: bool = True
+) -> tuple[Tensor, Tensor]:
+    """`token_logprobs` and `entropy_of` with one softmax where nothing is cut. Both [N].
+
+    `entropy_grad` False: the entropy is only reported, and has no gradient.
+    """
     if how.cuts:
-        return token_logprobs(logits, targets, how), entropy_of(logits, how)
+        with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
+            entropy = entropy_of(logits, how)
+        return token_logprobs(logits, targets, how), entropy
     logp = torch.log_softmax(process(logits, how), dim=-1)
-    return logp.gather(-1, targets[:, None])[:, 0], -(logp.exp() * logp).sum(dim=-1)
+    spread = logp if entropy_grad else logp.detach()
+    return logp.gather(-1, targets[:, None])[:, 0], -(spread.exp() * spread).sum(dim=-1)

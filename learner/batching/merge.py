@@ -1,0 +1,50 @@
+"""Rows that read the same beginning share one sequence: the same gradient for a fraction of the work.
+
+A row reads its prompt and all but the last token of its response. If that is a prefix of what another row
+reads, then causal attention gives the row the same hidden states inside the other's sequence, and its tokens
+are predicted there. This covers turns whose prompt extends the previous prompt and response (one sequence per
+trial instead of one per turn, which repeats the whole history), and rows of different trials with one prompt
+(a group's first turns).
+
+Gradients add up as in separate rows: every row keeps its own targets, advantages and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from learner.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A sequence to run through the model, and the rows (indices) that are trained in it.
+
+    Row r predicts its response token j at position `len(prompt) - 1 + j`, wherever it is trained.
+    """
+
+    ids: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def merge_rows(rows: Sequence[Row], *, merge: bool = True) -> list[Merged]:
+    """Every row in exactly one sequence, in the order of each sequence's first row. `merge` False: one each."""
+    inputs = [row.inputs for row in rows]
+    if not merge:
+        return [Merged(ids, (i,)) for i, ids in enumerate(inputs)]
+    # Sorted, everything that has x as a prefix follows x directly. So from the back, a row either is a prefix
+    # of the current host, or no later row can host it.
+    order = sorted(range(len(rows)), key=inputs.__getitem__)
+    hosted: list[tuple[tuple[int, ...], list[int]]] = []
+    for i in reversed(order):
+        ids = inputs[i]
+        if hosted and hosted[-1][0][: len(ids)] == ids:
+            hosted[-1][1].append(i)
+        else:
+            hosted.append((ids, [i]))
+    merged = [Merged(ids, tuple(sorted(members))) for ids, members in hosted]
+    return sorted(merged, key=lambda sequence: sequence.rows[0])

@@ -1,0 +1,273 @@
+"""Groups of trials -> training rows: one row per turn of the trained policy, with its advantage.
+
+The learning reward of an act turn is its reward, minus the environment's `invalid_penalty` if the turn was
+invalid. A trial that failed, or whose reward is None or not finite, has no rows and is nobody's peer. `act`
+and `reflect` turns are trained; a reflection that no episode follows has no return and so no row.
+
+Baselines are the business of `learner.credit`; here its advantages are scaled over the whole batch, and rows
+that teach nothing are left out and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from agentmem.failures import AgentMemError
+from agentmem.sampling import Sampling
+from agentmem.trajectory import Trial, Turn, TurnKind
+from learner.credit.assign import Credit, assign
+from learner.credit.scaling import divide_by_rms
+from learner.credit.trial import EpisodeRewards, TrialAdvantages, TrialRewards, usable_rewards
+
+if TYPE_CHECKING:
+    from agentmem.config.schema import CreditConfig
+
+T = TypeVar("T")
+
+Values = Sequence[Sequence[Sequence[Sequence[float]] | None]]
+"""[group][trial][episode][turn]: PPO's value estimates; None for a trial that is not usable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One turn to be trained. `engine` and `versions` are as long as `response`.
+
+    The first `forced` response ids weren't sampled: they are input, not trained. `trial` numbers the trials
+    of the update. `value_target` (PPO, act turns): what the value head should say at the last prompt token.
+    """
+
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+    engine: tuple[float, ...]
+    versions: tuple[int, ...]
+    sampling: Sampling
+    advantage: float
+    trial: int
+    kind: TurnKind = TurnKind.ACT
+    forced: int = 0
+    value_target: float | None = None
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """What the model reads: all but the last response id, which is only predicted."""
+        return self.prompt + self.response[:-1]
+
+    @property
+    def trained(self) -> int:
+        """Number of trained tokens."""
+        return len(self.response) - self.forced
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What became of one consumed trial, for people: `advantages` in the order act turns, then reflections."""
+
+    ticket: str
+    member: int
+    reward: float | None
+    advantages: tuple[float, ...]
+    tokens: int
+    """Trained tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStats:
+    """Counts of one batch. `reward_mean` is over usable trials: the sum of a trial's learning rewards."""
+
+    trials: int = 0
+    unusable_trials: int = 0
+    turns: int = 0
+    """Turns of the trained policy in usable trials that have an advantage."""
+    rows: int = 0
+    zero_rows: int = 0
+    """Turns left out because their advantage is zero."""
+    trained_tokens: int = 0
+    reward_mean: float = 0.0
+    advantage_rms: float = 0.0
+    """Before scaling."""
+    invalid_share: float = 0.0
+    """Of the act turns."""
+    version_min: int | None = None
+    version_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """The rows of an update, what was counted, and one record per trial."""
+
+    rows: list[Row]
+    stats: RowStats
+    records: list[TrialRecord] = field(default_factory=list)
+
+
+def credit_of(config: CreditConfig) -> Credit:
+    """The configuration section as credit assignment's own parameters."""
+    return Credit(
+        estimator=config.estimator,
+        gamma_step=config.gamma_step,
+        gamma_traj=config.gamma_traj,
+        return_form=config.return_form,
+        norm=config.norm,
+        omega=config.omega,
+        anchor_scope=config.anchor_scope,
+        baseline=config.baseline,
+        lam=config.gae_lambda,
+    )
+
+
+def build_rows(
+    groups: Sequence[Sequence[Trial]],
+    config: CreditConfig,
+    *,
+    policy: str = "agent",
+    invalid_penalty: float = 0.0,
+    values: Values | None = None,
+) -> RowBatch:
+    """Rows of all groups of an update, in the order of groups, trials and turns. `values` is for PPO alone."""
+    credit = credit_of(config)
+    rewards = [[trial_rewards(t, invalid_penalty) for t in group] for group in groups]
+    assigned: list[TrialAdvantages | None] = []
+    for g, group in enumerate(rewards):
+        assigned.extend(assign(group, credit, values[g] if values is not None else None))
+    scaled, rms = divide_by_rms(assigned)
+    advantages = scaled if config.scale_by_rms else assigned
+
+    rows: list[Row] = []
+    records: list[TrialRecord] = []
+    zero = turns = invalid = acts = unusable = 0
+    totals: list[float] = []
+    for i, (trial, learned, credited) in enumerate(
+        zip(_flat(groups), _flat(rewards), advantages, strict=True)
+    ):
+        if credited is None:
+            unusable += 1
+            records.append(TrialRecord(trial.ticket, trial.member, None, (), 0))
+            continue
+        total = math.fsum(r for e in learned.episodes for r in e.rewards if r is not None)
+        totals.append(total)
+        tokens = 0
+        for turn, advantage, target in _credited(trial, credited):
+            if turn.kind is TurnKind.ACT:
+                acts += 1
+                invalid += turn.invalid
+            if turn.policy != policy:
+                continue
+            turns += 1
+            if advantage == 0.0 and config.drop_zero_advantage and target is None:
+                zero += 1
+                continue
+            row = _row(turn, advantage, i, target)
+            if row.trained or target is not None:
+                rows.append(row)
+                tokens += row.trained
+        records.append(TrialRecord(trial.ticket, trial.member, total, tuple(credited.rows()), tokens))
+    versions = [v for row in rows for v in (min(row.versions), max(row.versions)) if row.versions]
+    stats = RowStats(
+        trials=len(records),
+        unusable_trials=unusable,
+        turns=turns,
+        rows=len(rows),
+        zero_rows=zero,
+        trained_tokens=sum(row.trained for row in rows),
+        reward_mean=math.fsum(totals) / len(totals) if totals else 0.0,
+        advantage_rms=rms,
+        invalid_share=invalid / acts if acts else 0.0,
+        version_min=min(versions, default=None),
+        version_max=max(versions, default=None),
+    )
+    return RowBatch(rows, stats, records)
+
+
+def value_rows(
+    groups: Sequence[Sequence[Trial]], invalid_penalty: float = 0.0
+) -> tuple[list[Row], list[tuple[int, int, int, int]]]:
+    """PPO: rows without a response, one per act turn of a usable trial, and each one's place in `Values`."""
+    rows: list[Row] = []
+    places: list[tuple[int, int, int, int]] = []
+    for g, group in enumerate(groups):
+        for i, trial in enumerate(group):
+            if usable_rewards(trial_rewards(trial, invalid_penalty)) is None:
+                continue
+            for n, episode in enumerate(trial.episodes):
+                for t, turn in enumerate(_acts(episode.turns)):
+                    rows.append(Row(turn.prompt_ids, (), (), (), Sampling(), 0.0, 0, value_target=0.0))
+                    places.append((g, i, n, t))
+    return rows, places
+
+
+def shape_values(
+    groups: Sequence[Sequence[Trial]], places: Sequence[tuple[int, int, int, int]], values: Sequence[float]
+) -> Values:
+    """Value estimates, one for each of `places`, in the shape that credit assignment wants."""
+    shaped: list[list[list[list[float]] | None]] = [[None] * len(group) for group in groups]
+    for (g, i, n, _), value in zip(places, values, strict=True):
+        trial = shaped[g][i]
+        if trial is None:
+            trial = shaped[g][i] = [[] for _ in groups[g][i].episodes]
+        trial[n].append(value)
+    return shaped
+
+
+def trial_rewards(trial: Trial, invalid_penalty: float) -> TrialRewards:
+    """The learning rewards of a trial, in the form of credit assignment."""
+    return TrialRewards(
+        episodes=tuple(
+            EpisodeRewards(
+                rewards=tuple(_learning_reward(turn, invalid_penalty) for turn in _acts(episode.turns)),
+                observations=tuple(turn.observation for turn in _acts(episode.turns)),
+            )
+            for episode in trial.episodes
+        ),
+        reflections=min(len(trial.reflections), max(len(trial.episodes) - 1, 0)),
+        valid=trial.valid,
+    )
+
+
+def _learning_reward(turn: Turn, invalid_penalty: float) -> float | None:
+    if turn.reward is None or not turn.invalid:
+        return turn.reward
+    return turn.reward - invalid_penalty
+
+
+def _acts(turns: Sequence[Turn]) -> list[Turn]:
+    return [turn for turn in turns if turn.kind is TurnKind.ACT]
+
+
+def _credited(trial: Trial, advantages: TrialAdvantages) -> Iterator[tuple[Turn, float, float | None]]:
+    """Each turn that has an advantage, with it and with its value target."""
+    for n, (episode, row) in enumerate(zip(trial.episodes, advantages.act, strict=True)):
+        targets = advantages.value_targets[n] if advantages.value_targets is not None else [None] * len(row)
+        yield from zip(_acts(episode.turns), row, targets, strict=True)
+    for turn, advantage in zip(trial.reflections, advantages.reflect, strict=False):
+        yield turn, advantage, None
+
+
+def _row(turn: Turn, advantage: float, trial: int, target: float | None) -> Row:
+    if turn.response_ids is None or turn.logprobs is None or turn.versions is None:
+        raise AgentMemError(
+            f"a {turn.kind} turn of policy '{turn.policy}' has no token ids: it can't be trained"
+        )
+    if not turn.prompt_ids:
+        raise AgentMemError(f"a {turn.kind} turn of policy '{turn.policy}' has an empty prompt")
+    if turn.sampling is None:
+        raise AgentMemError(f"a {turn.kind} turn of policy '{turn.policy}' has no sampling parameters")
+    return Row(
+        prompt=turn.prompt_ids,
+        response=turn.response_ids,
+        engine=turn.logprobs,
+        versions=turn.versions,
+        sampling=turn.sampling,
+        advantage=advantage,
+        trial=trial,
+        kind=turn.kind,
+        forced=turn.forced,
+        value_target=target,
+    )
+
+
+def _flat(nested: Sequence[Sequence[T]]) -> Iterator[T]:
+    for inner in nested:
+        yield from inner
