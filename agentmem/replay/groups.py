@@ -1,8 +1,8 @@
 """The learner's side: complete groups out, oldest first, each consumed once.
 
-Invariants: a group is in exactly one place (open, ready, taken, held, replay, or gone). A taken group is leased:
-if the learner dies it is ready again, at its old place. What was consumed after the last checkpoint can be kept
-(`hold`) until the checkpoint that includes it is complete (`settle`), or come back (`rewind`).
+Invariants: a group is in exactly one place (open, ready, taken, held, replay, or gone). A taken group is
+leased: if the learner dies it is ready again, at its old place. What was consumed after the last checkpoint
+can be kept (`hold`) until the checkpoint that includes it is complete (`settle`), or come back (`rewind`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class GroupTable(Table):
         block_s: float = 0.0,
         consumer: str = "learner",
     ) -> list[Group]:
-        """Up to `n` ready groups, oldest first, leased to `consumer`; none if `at_least` aren't there in time.
+        """Up to `n` ready groups, oldest first, leased to `consumer`; none unless `at_least` are there.
 
-        A group with a token older than `min_version`, or than `current_version - max_staleness`, is dropped and
-        counted as expired. While it waits, producers may exceed the byte budget: what they hold back is what it
-        waits for. A stored trial that can't be read is set aside and its group goes on without it (`min_group`).
+        A group with a token older than `min_version`, or than `current_version - max_staleness`, is dropped
+        and counted as expired. While it waits, producers may exceed the byte budget: what they hold back is
+        what it waits for. A stored trial that can't be read is set aside and its group goes on without it
+        (`min_group`).
         """
         s = self.settings
         end = time.monotonic() + block_s
@@ -72,8 +73,8 @@ class GroupTable(Table):
     def finish_groups(self, ids: Sequence[str], outcome: Outcome | str, *, hold: bool = False) -> int:
         """Count groups as consumed and free their bytes; finishing one again changes nothing.
 
-        Returns the consumption cursor: how many groups the run has consumed. With `hold` the trials stay until
-        `settle(cursor)`, and `rewind(cursor)` makes later ones ready again.
+        Returns the consumption cursor: how many groups the run has consumed. With `hold` the trials stay
+        until `settle(cursor)`, and `rewind(cursor)` makes later ones ready again.
         """
         args = (Outcome(outcome).value, int(hold), self.settings.replay_groups, *ids)
         return int(self._run(lua.FINISH, *args)[1])

@@ -15,7 +15,7 @@ def summary(buffer: ReplayBuffer, dead: int = 10) -> dict[str, Any]:
     counters = buffer.counters()
     leases: dict[str, int] = {}
     for stream in ("train", "again", "eval"):
-        for row in call(lambda s=stream: client.xpending(keys(s), "agents"))["consumers"]:  # type: ignore[misc]
+        for row in buffer.server.command("XPENDING", keys(stream), "agents")["consumers"]:
             name = row["name"].decode()
             leases[name] = leases.get(name, 0) + int(row["pending"])
     cursors = call(lambda: client.hgetall(keys("cursors")))

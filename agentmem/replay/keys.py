@@ -2,7 +2,7 @@
 
 | key | type | holds |
 |---|---|---|
-| `train`, `again`, `eval` | stream | tickets never claimed, tickets queued again, evaluation tickets (group `agents`) |
+| `train`, `again`, `eval` | stream | new tickets, tickets queued again, evaluation tickets |
 | `entry` | hash | live ticket -> stream letter, entry id, group or batch |
 | `kills`, `retries` | hash | live ticket -> how often its worker died, how often it was retried |
 | `p:<ticket>` | hash | finished episodes of a running trial |
@@ -15,7 +15,7 @@
 | `n`, `drops` | hash | totals of what is gone; drops by reason |
 | `dead` | list | dead letters |
 | `blocked`, `space`, `starving`, `wake` | | who waits for bytes, who waits for groups, and their signals |
-| `cursors`, `meta`, `draining` | | resume cursors, schema and recipe, end of stream |
+| `cursors`, `meta` | hash | resume cursors and the end of stream; schema and recipe |
 """
 
 from __future__ import annotations

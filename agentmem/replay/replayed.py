@@ -1,7 +1,7 @@
 """The `replay` table: trained groups, drawn again up to a limit, the fresher the likelier.
 
-Invariants: at most `replay_groups` groups, the oldest leave first, also when producers need their bytes; a group
-leaves after `max_samples` draws. Draws don't change the training counters.
+Invariants: at most `replay_groups` groups, the oldest leave first, also when producers need their bytes; a
+group leaves after `max_samples` draws. Draws don't change the training counters.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from agentmem.replay.keys import Keys
 READ_BATCH_BYTES = 2 << 20
 """Payloads are read in batches of about this size: larger ones only grow the server's output buffers."""
 INSERT_BATCH_BYTES = 1 << 20
+BLOCKED = 2
+"""An insert script's reply for an item that must wait for bytes."""
 BLOCKED_POLL_S = 0.5
 """A blocked producer asks again after this, also without a signal that there is room."""
 
@@ -78,8 +80,8 @@ class Table:
     ) -> list[int]:
         """Send items (value, arguments, bytes) in batches; wait while the server or the budget has no room.
 
-        The script's reply 2 means: blocked, ask again. Returns the other replies, in order. Raises ReplayError
-        after `blocked_limit_s`.
+        A reply of `BLOCKED` is asked again. Returns the other replies, in order. Raises
+        ReplayError after `blocked_limit_s`.
         """
         results: dict[int, int] = {}
         waiting = list(range(len(items)))
@@ -102,8 +104,8 @@ class Table:
             if replies is not None:
                 told = now
                 for index, reply in zip(batch, replies, strict=True):
-                    if reply != 2:
-                        results[index] = reply
+                    if reply != BLOCKED:
+                        results[index] = reply  # noqa: PERF403
             rest = [index for index in waiting if index not in results]
             if len(rest) == len(waiting):
                 blocked_since = now if blocked_since is None else blocked_since
@@ -117,6 +119,17 @@ class Table:
                 self.server.wait_list(self.keys("space"), BLOCKED_POLL_S)
             waiting = rest
         return [results[index] for index in range(len(items))]
+
+    def _insert_when_room(self, script: str, args: Sequence[Arg]) -> Any:
+        """A small insert: it isn't held to the byte budget, but a server without memory is waited for."""
+        end = time.monotonic() + self.settings.blocked_limit_s
+        while True:
+            reply = self.server.insert_script(script, self.keys.prefix, args)
+            if reply is not None:
+                return reply
+            if time.monotonic() > end:
+                raise ReplayError(f"the server has had no memory for {self.settings.blocked_limit_s:.0f} s")
+            self.server.wait_list(self.keys("space"), BLOCKED_POLL_S)
 
     def _note_full(self, producer: str) -> None:
         """The server itself is full: stand where those wait whom the budget blocks."""
@@ -133,7 +146,7 @@ class Table:
                 end += 1
             keys = [self.keys.payload(ticket, chunks) for ticket, _, chunks in wanted[start:end]]
             flat = [key for group in keys for key in group]
-            found = self.server.call(lambda flat=flat: self.server.client.mget(flat))  # type: ignore[misc]
+            found = self.server.command("MGET", *flat)
             place = 0
             for group in keys:
                 try:

@@ -1,9 +1,10 @@
 """The tickets' side: submit, claim under a lease, save progress, commit, fail.
 
-Invariants: a ticket id enters once, however often it is submitted. A live ticket has exactly one stream entry;
-whoever commits it first ends its life (entry, progress and attempts go in the same script as the trial comes).
-A claim is valid while its entry and its attempt are the ticket's current ones: a holder whose lease ran out can
-no longer renew, release, fail or save, but its finished trial is still welcome if nobody was faster.
+Invariants: a ticket id enters once, however often it is submitted. A live ticket has exactly one stream
+entry; whoever commits it first ends its life (entry, progress and attempts go in the same script as the trial
+comes). A claim is valid while its entry and its attempt are the ticket's current ones: a holder whose lease
+ran out can no longer renew, release, fail or save, but its finished trial is still welcome if nobody was
+faster.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class TicketTable(Table):
     """Tickets and leases. Every method takes lists and makes one round trip per batch."""
 
     def submit(self, tickets: Sequence[Ticket], *, batch: str = "") -> int:
-        """Queue tickets; returns how many were new. A known id is left alone, so submitting again is harmless.
+        """Queue tickets; returns how many were new. A known id is left alone: submitting again is harmless.
 
-        A training ticket's group is `task.group` (its own id if empty), complete after `group_size` members. An
-        evaluation ticket belongs to `batch` (`task.group`, or "eval", if empty). Raises RejectedError.
+        A training ticket's group is `task.group` (its own id if empty), complete after `group_size` members.
+        An evaluation ticket belongs to `batch` (`task.group`, or "eval", if empty). Raises RejectedError.
         """
         new = 0
         for start in range(0, len(tickets), _SUBMIT_AT_ONCE):
@@ -50,7 +51,7 @@ class TicketTable(Table):
                     owner = ticket.task.group or ticket.id
                 args += [ticket.id, owner, ticket.group_size, _LETTER[ticket.task.split]]
                 args.append(trajectory.encode(ticket))
-            replies = self._run(lua.SUBMIT, *args)
+            replies = self._insert_when_room(lua.SUBMIT, args)
             for ticket, reply in zip(part, replies, strict=True):
                 if isinstance(reply, bytes):
                     raise RejectedError(f"ticket {ticket.id} was refused: {reply.decode()}")
@@ -60,14 +61,14 @@ class TicketTable(Table):
     def claim(self, consumer: str, count: int = 1, block_s: float = 0.0) -> list[Claim]:
         """Up to `count` claims: evaluations, then tickets queued again, then new ones, oldest first.
 
-        Leases that ran out are taken over, with the progress of the trial. With nothing to claim it waits up to
-        `block_s` for the first ticket. Each claim lasts `lease_s` unless renewed.
+        Leases that ran out are taken over, with the progress of the trial. With nothing to claim it waits up
+        to `block_s` for the first ticket. Each claim lasts `lease_s` unless renewed.
         """
         s = self.settings
         end = time.monotonic() + block_s
         streams = [self.keys(name) for name in ("eval", "again", "train")]
         while True:
-            found, last, _ = self._run(
+            found, last = self._run(
                 lua.CLAIM, consumer, count, max(1, int(1000 * s.lease_s)), s.max_kills, s.min_group
             )
             if found:
@@ -76,9 +77,8 @@ class TicketTable(Table):
             if left <= 0:
                 return []
             wait_ms = max(1, int(1000 * min(left, MAX_BLOCK_S, s.lease_s / 4)))
-            places = dict(zip(streams, last, strict=True))
-            # Anything newer than what the script saw wakes us; it is taken by the next round, not by this read.
-            self.server.call(lambda p=places, w=wait_ms: self.server.client.xread(p, count=1, block=w))  # type: ignore[misc]
+            # Anything newer than what the script saw wakes us; the next round takes it, not this read.
+            self.server.command("XREAD", "COUNT", 1, "BLOCK", wait_ms, "STREAMS", *streams, *last)
 
     def _claim(
         self, consumer: str, letter: bytes, entry: bytes, data: bytes, attempt: int, progress: list[bytes]
@@ -123,7 +123,7 @@ class TicketTable(Table):
         return int(self._run(lua.FORFEIT, consumer))
 
     def fail(self, claims: Sequence[Claim], failure: Failure, *, retry: bool) -> list[FailResult]:
-        """Report that these trials can't be finished. With `retry` they are queued again within their budget."""
+        """These trials can't be finished; with `retry` they are queued again, within their budget."""
         if not claims:
             return []
         s = self.settings
@@ -141,8 +141,8 @@ class TicketTable(Table):
     def save_progress(self, items: Sequence[Progress]) -> list[bool]:
         """Keep finished episodes of running trials, so that another actor can go on after them.
 
-        Saving an episode again changes nothing. False for a claim that no longer holds its ticket. Waits while
-        the byte budget is used up.
+        Saving an episode again changes nothing. False for a claim that no longer holds its ticket. Waits
+        while the byte budget is used up.
         """
         if not items:
             return []
@@ -159,8 +159,8 @@ class TicketTable(Table):
         """Store finished trials; each ticket is stored once. Waits while the byte budget is used up.
 
         Evaluation trials go to their batch, never to a training table, and don't wait for the budget. Raises
-        RejectedError, before anything is stored, for a trial that isn't its ticket's or that failed (`fail` is for
-        those).
+        RejectedError, before anything is stored, for a trial that isn't its ticket's or that failed (`fail`
+        is for those).
         """
         if not items:
             return []

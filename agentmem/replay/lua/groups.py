@@ -188,8 +188,8 @@ return #ids
 )
 
 QUARANTINE = script(r"""
--- group id, ticket id, min_group, what. A stored payload that can't be read: its trial fails, its bytes are set
--- aside. Reply: 1 the group goes on without it (or isn't taken any more), 0 the group has failed
+-- group id, ticket id, min_group, what. A stored payload that can't be read: its trial fails, its bytes are
+-- set aside. Reply: 1 the group goes on without it (or isn't taken any more), 0 the group has failed
 pass_when_full()
 local gid, id, min_group = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local g = P .. 'g:' .. gid
@@ -230,7 +230,7 @@ return out
 )
 
 REPLAY_DRAWN = script(r"""
--- max samples; group ids that were drawn. A group drawn often enough leaves the table. Reply: groups that left
+-- max samples; group ids that were drawn. A group drawn that often leaves the table. Reply: groups that left
 pass_when_full()
 local left = 0
 for i = 2, #ARGV do

@@ -4,6 +4,7 @@ from agentmem.replay.lua.shared import script
 
 OPEN = script(r"""
 -- schema version, fingerprint of the recipe ('' any). Reply: {schema, fingerprint} that the run has
+pass_when_full()
 for _, letter in ipairs({'e', 'a', 't'}) do
   redis.pcall('XGROUP', 'CREATE', STREAM[letter], READERS, '0', 'MKSTREAM')
 end

@@ -1,7 +1,7 @@
 """Lua functions that several scripts share.
 
 A member's record in its group (`t:<ticket>`) is '' while the ticket lives, 'x' when it failed, and
-`bytes:lowest version:highest version:chunks` when its trial is stored (versions empty if nothing trained played).
+`bytes:lowest version:highest version:chunks` when its trial is stored (versions may be empty).
 """
 
 PRELUDE = r"""
@@ -100,8 +100,8 @@ local function make_ready(gid)
   end
 end
 
--- A group whose members have all committed or failed leaves the open set: ready if at least `min_group` trials
--- are stored, else it fails as a whole and its stored trials count as failed.
+-- A group whose members have all committed or failed leaves the open set: ready if at least `min_group`
+-- trials are stored, else it fails as a whole and its stored trials count as failed.
 local function close_if_complete(gid, min_group)
   local g = P .. 'g:' .. gid
   local v = redis.call('HMGET', g, 'size', 'ok', 'bad')
@@ -197,8 +197,8 @@ local function used_bytes()
   return tonumber(v[1] or '0') + tonumber(v[2] or '0') + tonumber(v[3] or '0')
 end
 
--- May `more` bytes of training data be stored? Old groups kept for replay give way first. A learner that waits
--- for groups overrules the budget: nothing would be freed before it gets them.
+-- May `more` bytes of training data be stored? Old groups kept for replay give way first. A learner that
+-- waits for groups overrules the budget: nothing would be freed before it gets them.
 local function admitted(more, budget)
   if used_bytes() + more <= budget then return true end
   while used_bytes() + more > budget do

@@ -52,7 +52,7 @@ return out
 
 CLAIM = script(r"""
 -- consumer, count, lease in ms, kills that bury a ticket, min_group
--- reply: {claims of {letter, entry, ticket bytes, attempt, progress fields}, {last id of e, a, t}, draining}
+-- reply: {claims of {letter, entry, ticket bytes, attempt, progress fields}, {last id of e, a, t}}
 local consumer, wanted, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_kills, min_group = tonumber(ARGV[4]), tonumber(ARGV[5])
 local out = {}
@@ -76,7 +76,8 @@ local function take_over(letter)
       add('leases_expired', 1)
       if kills >= max_kills then
         local _, _, owner = live(id)
-        bury(id, letter, entry, owner, 'infrastructure', 'its worker died ' .. kills .. ' times', '', min_group)
+        local what = 'its worker died ' .. kills .. ' times'
+        bury(id, letter, entry, owner, 'infrastructure', what, '', min_group)
       else
         give(letter, entry, fields)
       end
@@ -108,7 +109,7 @@ if #out == 0 then
     last[#last + 1] = newest and newest[1] or '0-0'
   end
 end
-return {out, last, redis.call('EXISTS', P .. 'draining')}
+return {out, last}
 """)
 
 RENEW = script(r"""
@@ -209,7 +210,7 @@ return out
 COMMIT = script(r"""
 -- budget, producer, waited ms, min_group
 -- items: ticket id, split letter, lowest version, highest version, bytes, chunk count, chunks...
--- reply per item: 1 accepted, 0 duplicate, 2 blocked (this and all training trials that follow), 3 wrong table
+-- reply per item: 1 accepted, 0 duplicate, 2 blocked (with all training trials after it), 3 wrong split
 local budget, min_group, out, blocked = tonumber(ARGV[1]), tonumber(ARGV[4]), {}, false
 local i = 5
 while i <= #ARGV do
