@@ -44,6 +44,8 @@ class StateNovelty:
             raise ValueError(f"tau is {tau}: a cosine lies in [-1, 1]")
         self.tau = tau
         self._dtype = np.dtype(dtype)
+        # Up to rounding: a repeated embedding's cosine with itself may be 1 - 1e-7, and must reach τ = 1.
+        self._reach = tau - 16 * float(np.finfo(self._dtype).eps)
         self._unit: FloatArray = np.zeros((0, 0), dtype=self._dtype)  # rows beyond _count are spare
         self._visits: list[int] = []
         self._zero_visits = 0
@@ -96,7 +98,7 @@ class StateNovelty:
                 closest = int(fresh.argmax())
                 if fresh[closest] > cosine:
                     state, cosine = known + closest, float(fresh[closest])
-            if cosine >= self.tau:
+            if cosine >= self._reach:
                 self._visits[state] += 1
             else:
                 state = len(self._visits)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from learner.objectives.masking import bounded_exp, inside
+from learner.objectives.masking import bounded, inside
 
 
 def k3(logp_new: Tensor, logp_ref: Tensor, mask: Tensor) -> Tensor:
     """The k3 estimate at every token (nats), differentiable in `logp_new`; 0 outside the mask."""
-    difference = inside(mask, logp_ref).detach() - inside(mask, logp_new)
-    return bounded_exp(difference) - difference - 1.0
+    difference = bounded(inside(mask, logp_ref).detach() - inside(mask, logp_new))
+    # expm1, because exp(x) - x - 1 is rounding noise, of either sign, for the small x of a nearby policy.
+    return torch.expm1(difference) - difference
 
 
 @torch.no_grad()

@@ -24,6 +24,6 @@ def widened(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
-def bounded_exp(log_ratio: Tensor) -> Tensor:
-    """exp of a log-ratio that is first bounded to ±MAX_LOG_RATIO."""
-    return torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+def bounded(log_ratio: Tensor) -> Tensor:
+    """A log-ratio kept within ±MAX_LOG_RATIO."""
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from learner.objectives.masking import bounded_exp, inside, widened
+from learner.objectives.masking import bounded, inside, widened
 from learner.objectives.normalise import Counts, Mean, normalised_mean
 
 Importance = Literal["truncate", "mask", "none"]
@@ -41,7 +41,7 @@ def importance_weights(
         if mode == "none":
             return mask.to(widened(logp_old).dtype)
         sampled = mask & ~torch.isnan(logp_engine)
-        weight = bounded_exp(inside(sampled, logp_old) - inside(sampled, logp_engine))
+        weight = torch.exp(bounded(inside(sampled, logp_old) - inside(sampled, logp_engine)))
         weight = weight.clamp(max=cap) if mode == "truncate" else torch.where(weight > cap, 0.0, weight)
         return inside(mask, weight)
 
@@ -57,7 +57,7 @@ def clipped_surrogate(
     weights: Tensor | None = None,
 ) -> Tensor:
     """w · min(ρA, clip(ρ)A) of every token, to be maximised; 0 outside the mask. `weights` None means 1."""
-    ratio = bounded_exp(inside(mask, logp_new) - inside(mask, logp_old).detach())
+    ratio = torch.exp(bounded(inside(mask, logp_new) - inside(mask, logp_old).detach()))
     a = inside(mask, advantage)
     surrogate = torch.minimum(ratio * a, ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * a)
     return surrogate if weights is None else weights * surrogate
@@ -106,7 +106,7 @@ def policy_sums(
     clip_high: float = 0.2,
 ) -> PolicySums:
     """What to report of a surrogate: number of tokens, sum of the ratios, number of clipped tokens."""
-    ratio = bounded_exp(inside(mask, logp_new) - inside(mask, logp_old))
+    ratio = torch.exp(bounded(inside(mask, logp_new) - inside(mask, logp_old)))
     a = inside(mask, advantage)
     clipped = ((ratio > 1.0 + clip_high) & (a > 0)) | ((ratio < 1.0 - clip_low) & (a < 0))
     return PolicySums(tokens=mask.sum(), ratio=inside(mask, ratio).sum(), clipped=clipped.sum())
