@@ -155,7 +155,7 @@ def read_records(path: Path) -> list[Record]:
     return [record for _, record in _lines(path)]
 
 
-def updates_of(records: list[Record]) -> list[UpdateRecord]:
+def updates_of(records: Sequence[Record]) -> list[UpdateRecord]:
     """The update records among `records`."""
     return [r for r in records if isinstance(r, UpdateRecord)]
 
@@ -168,7 +168,7 @@ def p_at_k_over(updates: Sequence[UpdateRecord]) -> list[float]:
     return [sum(u.p_at_k[k] * u.trials for u in counted) / trials for k in range(ks)]
 
 
-def evals_of(records: list[Record]) -> list[EvalRecord]:
+def evals_of(records: Sequence[Record]) -> list[EvalRecord]:
     """The evaluations by update; of two of the same update and condition the later one counts."""
     latest = {(r.update, r.condition): r for r in records if isinstance(r, EvalRecord)}
     return [latest[key] for key in sorted(latest)]
