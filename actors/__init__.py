@@ -1,0 +1,1 @@
+"""Playing: rollout, env workers, agent actors, engines, fleet."""

@@ -1,0 +1,130 @@
+"""The engine as a Ray actor: batches of requests in, batches of answers out, by client.
+
+A call per request would cost more than the request, so a client submits many at once and keeps one `collect`
+outstanding, which returns everything that has finished as soon as something has. Payloads are msgpack.
+An answer is handed out once; if the caller of `collect` has died meanwhile, so has its interest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actors.engine.factory import build_engine
+from actors.engine.protocol import EngineConfig, EngineStats, Reply, SampleFailure
+from agentmem.failures import EngineError, Failure
+from agentmem.sampling import Sample, SampleRequest
+from agentmem.weights.base import UpdateReport, WeightUpdate
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+FORGET_CLIENT_S = 600.0
+"""A client that hasn't called for so long is gone; its answers are dropped."""
+
+_requests = msgspec.msgpack.Decoder(list[SampleRequest])
+_encoder = msgspec.msgpack.Encoder()
+
+
+class _Outbox:
+    """What has finished for one client and hasn't been collected yet."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.seen = time.monotonic()
+        self._reply = Reply([], [])
+
+    def put(self, reply: Reply) -> None:
+        self._reply.samples.extend(reply.samples)
+        self._reply.failures.extend(reply.failures)
+        self.ready.set()
+
+    def take(self) -> Reply:
+        reply, self._reply = self._reply, Reply([], [])
+        self.ready.clear()
+        return reply
+
+
+class EngineActor:
+    """Made a Ray actor by `create`. All methods run in one event loop; the model runs on its own thread."""
+
+    def __init__(self, config: EngineConfig, name: str, version: int = 0) -> None:
+        self._engine = build_engine(config, name=name, initial_version=version)
+        self._outboxes: dict[str, _Outbox] = {}
+
+    async def start(self) -> int:
+        """Load the model; returns the version that is served. Typed errors for a bad model or setting."""
+        await self._engine.start()
+        return self._engine.version
+
+    async def submit(self, client_id: str, requests: bytes) -> None:
+        """Accept an encoded list of `SampleRequest`. Never raises: a dead engine answers by failures."""
+        batch = _requests.decode(requests)
+        outbox = self._outbox(client_id)
+        try:
+            self._engine.submit(batch, outbox.put)
+        except EngineError as error:
+            failure = Failure.of(error)
+            outbox.put(Reply([], [SampleFailure(id=request.id, failure=failure) for request in batch]))
+
+    async def collect(self, client_id: str, max_wait_s: float) -> bytes:
+        """An encoded `Reply`: all that has finished; empty if nothing has within `max_wait_s`."""
+        outbox = self._outbox(client_id)
+        if not outbox.ready.is_set():
+            try:
+                await asyncio.wait_for(outbox.ready.wait(), max_wait_s)
+            except TimeoutError:
+                outbox.seen = time.monotonic()
+        return _encoder.encode(outbox.take())
+
+    async def abort(self, client_id: str, ids: Sequence[str]) -> None:
+        self._engine.abort(ids, self._outbox(client_id).put)
+
+    async def sample_many(self, requests: Sequence[SampleRequest]) -> list[Sample]:
+        return await self._engine.sample_many(requests)
+
+    async def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+        return await self._engine.score(sequences)
+
+    async def update_weights(self, update: WeightUpdate) -> UpdateReport:
+        return await self._engine.update_weights(update)
+
+    async def stats(self) -> EngineStats:
+        return self._engine.stats()
+
+    async def ping(self) -> int:
+        """The version that is served. Raises `EngineError` if the engine is dead."""
+        self._engine.check_alive()
+        return self._engine.version
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    def _outbox(self, client_id: str) -> _Outbox:
+        now = time.monotonic()
+        outbox = self._outboxes.get(client_id)
+        if outbox is None:
+            for gone in [name for name, box in self._outboxes.items() if now - box.seen > FORGET_CLIENT_S]:
+                del self._outboxes[gone]
+            outbox = self._outboxes[client_id] = _Outbox()
+        outbox.seen = now
+        return outbox
+
+
+def create(config: EngineConfig, name: str, *, version: int = 0, **options: Any) -> ActorHandle:
+    """Make the Ray actor (not yet started: await `start`). `options` are Ray's, as `num_cpus`."""
+    import ray
+
+    env_vars = {"OMP_NUM_THREADS": str(config.threads)}
+    runtime_env = {"env_vars": env_vars, **options.pop("runtime_env", {})}
+    settings: dict[str, Any] = {
+        "num_cpus": config.threads,
+        "max_concurrency": 1000,
+        "runtime_env": runtime_env,
+        **options,
+    }
+    return ray.remote(EngineActor).options(**settings).remote(config, name, version)
