@@ -179,7 +179,8 @@ class EnvSpec:
     summary: str
     module: str
     """Where `make(options) -> TextEnv`, `style(options) -> PromptStyle`, `instances(options, split) ->
-    Sequence[Instance]` and the dataclass `Options` live; imported when first used."""
+    Sequence[Instance]` and the dataclass `Options` live; imported when first used. It may have `check() ->
+    list[str]` too: what is missing beyond packages (data, a browser, a server), and how to get it."""
     light: bool = False
     extra: str | None = None
     """The pip extra (`agentmem[extra]`) that installs what it needs."""

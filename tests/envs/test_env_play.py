@@ -1,0 +1,86 @@
+"""A person plays in the terminal; an environment is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from envs.play import HELP, bench, play
+from envs.registry import EnvSetupError
+from envs.sokoban import Options
+from envs.sokoban.generator import puzzle
+from envs.sokoban.room import MOVES
+
+BOARD = "(1,1)(1,2)(4,4)@(4,1)"
+
+
+def typing(*answers: str) -> Callable[[str], str]:
+    waiting = list(answers)
+
+    def answer(_: str) -> str:
+        if not waiting:
+            raise EOFError
+        return waiting.pop(0)
+
+    return answer
+
+
+def test_a_person_wins_a_board() -> None:
+    out: list[str] = []
+    assert play("minesweeper", {"size": 4}, BOARD, typing("(1,4)"), out.append) is True
+    assert out[0].startswith("You play MineSweeper")
+    assert out[1] == HELP
+    assert out[-1] == "Won after 1 turns, reward 10"
+
+
+def test_a_person_may_err_start_again_and_lose() -> None:
+    out: list[str] = []
+    answers = typing("what?", "(3,4)", "again", "<action>(4,4)</action>")
+    assert play("minesweeper", {"size": 4}, BOARD, answers, out.append) is False
+    assert "reward 0 (not a possible action)" in out
+    assert out.count("reward 0.5") == 1
+    assert out[-1] == "Lost after 1 turns, reward -0.1"
+    boards = [line for line in out if line.startswith("Row 1")]
+    assert boards[0] == boards[1] == boards[3] != boards[2]
+
+
+@pytest.mark.parametrize("answers", [("quit",), ()])
+def test_quit_and_the_end_of_the_input_leave(answers: tuple[str, ...]) -> None:
+    out: list[str] = []
+    assert play("sokoban", {}, None, typing(*answers), out.append) is False
+    assert out[-1].startswith("Row 1: # #")
+
+
+def test_a_room_is_solved_by_typing_its_moves() -> None:
+    moves = [MOVES[direction] for direction in puzzle(Options(), 5).solution]
+    turns = [", ".join(moves[i : i + 3]) for i in range(0, len(moves), 3)]
+    assert play("sokoban", {}, 5, typing(*turns), lambda _: None) is True
+
+
+def test_the_compact_format_can_be_played_too() -> None:
+    out: list[str] = []
+    options = {"size": 4, "format": "compact"}
+    assert play("minesweeper", options, BOARD, typing("(1,4)"), out.append) is True
+    assert out[0] == "A model sees: Try 1 now ???? 221? ..1? ..1? move:"
+
+
+@pytest.mark.parametrize("name", ["minesweeper", "sokoban"])
+def test_a_measurement_counts_what_it_played(name: str) -> None:
+    measured = bench(name, {}, steps=50)
+    assert measured["steps"] == 50
+    assert 1 <= measured["episodes"] <= 50
+    assert measured["steps_per_s"] == pytest.approx(1e6 / measured["step_us"])
+    assert measured["reset_ms"] > measured["restart_ms"] > 0
+    assert measured["peak_rss_mib"] > 10
+
+
+def test_a_measurement_takes_about_as_long_as_asked() -> None:
+    short = bench("minesweeper", {"size": 4, "format": "compact"}, seconds=0.05)
+    assert short["steps"] > 50
+    assert short["steps"] * short["step_us"] < 0.5e6
+
+
+def test_measuring_an_unknown_environment_says_so() -> None:
+    with pytest.raises(EnvSetupError, match="unknown environment"):
+        bench("chess", {}, seconds=0.1)
