@@ -16,10 +16,15 @@ from agentmem.app.rundir import RunDir
 from agentmem.failures import ConfigError
 from agentmem.trajectory import Episode, Trial, Turn
 
-__all__ = ["ExampleStore", "render", "render_list", "select", "show", "write_text"]
+__all__ = ["ExampleStore", "render", "render_list", "select", "show", "show_run", "write_text"]
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _WIDTH = 78
+
+
+def show_run(which: str, trial: str | None = None, listing: bool = False) -> str:
+    """`show` for a RUN as it is written in a command: id, path, or `last`."""
+    return show(RunDir.find(which), trial, listing)
 
 
 def show(run: RunDir, trial: str | None = None, listing: bool = False) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from agentmem.app.examples import FIRST, LATEST, TURNED, Example, load_examples
 from agentmem.app.rundir import RunDir
-from agentmem.app.show import ExampleStore, render, render_list, select, show, write_text
+from agentmem.app.show import ExampleStore, render, render_list, select, show, show_run, write_text
 from agentmem.failures import AgentMemError, ConfigError, Failure, FailureKind
 from agentmem.trajectory import Episode, Mode, StopReason, Task, Trial, Turn, TurnKind
 
@@ -261,3 +261,12 @@ def test_a_file_that_holds_no_examples_is_one_clear_line(tmp_path: Path) -> None
     (tmp_path / "e").write_bytes(b"nonsense")
     with pytest.raises(AgentMemError, match="holds no example trials"):
         load_examples(tmp_path / "e")
+
+
+def test_a_run_is_shown_by_the_name_a_command_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTMEM_RUNS", str(tmp_path))
+    with ExampleStore(RunDir.create("lamer-x").examples) as store:
+        store.offer(trial("a"), 1)
+    assert show_run("last", "1").splitlines()[1].startswith("trial a:")
+    with pytest.raises(ConfigError, match="'other' not found"):
+        show_run("other")
