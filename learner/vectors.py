@@ -88,7 +88,7 @@ def _check_section(name: str, cases: Any) -> SectionResult:
     for index, case in enumerate(cases):
         try:
             worst = max(worst, _check_case(run, case))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             what = f"missing field {error}" if isinstance(error, KeyError) else str(error)
             return SectionResult(name, count, math.inf, f"case {index}: {what}")
     return SectionResult(name, count, worst)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.floating[Any]]
+FloatType = type[np.float32] | type[np.float64]
 
 _FIRST_ROWS = 16
 
@@ -39,11 +40,11 @@ class StateNovelty:
     in 1.5 kB.
     """
 
-    def __init__(self, tau: float = 0.9, dtype: npt.DTypeLike = np.float32) -> None:
+    def __init__(self, tau: float = 0.9, dtype: FloatType = np.float32) -> None:
         if not -1.0 <= tau <= 1.0:
             raise ValueError(f"tau is {tau}: a cosine lies in [-1, 1]")
         self.tau = tau
-        self._dtype = np.dtype(dtype)
+        self._dtype = dtype
         # Up to rounding: a repeated embedding's cosine with itself may be 1 - 1e-7, and must reach τ = 1.
         self._reach = tau - 16 * float(np.finfo(self._dtype).eps)
         self._unit: FloatArray = np.zeros((0, 0), dtype=self._dtype)  # rows beyond _count are spare
@@ -136,7 +137,7 @@ class StateNovelty:
 class Novelty:
     """One `StateNovelty` per task, made when the task is first seen: what is old in one is new in another."""
 
-    def __init__(self, tau: float = 0.9, dtype: npt.DTypeLike = np.float32) -> None:
+    def __init__(self, tau: float = 0.9, dtype: FloatType = np.float32) -> None:
         StateNovelty(tau, dtype)  # refuses a bad tau now, not at the first visit
         self._tau, self._dtype = tau, dtype
         self._tasks: dict[str, StateNovelty] = {}

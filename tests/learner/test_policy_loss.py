@@ -34,6 +34,12 @@ def test_on_policy_the_gradient_is_the_plain_policy_gradient(values, data):
     assert torch.allclose(new.grad, -advantages / len(values))
 
 
+def test_the_old_policy_is_a_constant_even_when_it_is_the_same_tensor():
+    new = tensor([-1.0, -2.0]).requires_grad_()
+    policy_loss(new, new, tensor([1.0, -3.0]), everything(new), Counts(2)).backward()
+    assert new.grad.tolist() == [-0.5, 1.5]
+
+
 @pytest.mark.parametrize(
     ("ratio", "advantage", "clipped"),
     [(1.5, 1.0, True), (1.5, -1.0, False), (0.5, 1.0, False), (0.5, -1.0, True), (1.1, 1.0, False)],

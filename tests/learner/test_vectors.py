@@ -116,6 +116,13 @@ def test_a_case_of_another_shape_is_a_problem_with_its_place(tmp_path, change, p
         raise AssertionError(result.problem)
 
 
+def test_log_probs_of_different_lengths_are_a_problem(tmp_path):
+    case = CONTENT["truncated_importance"][-1] | {"logp_old": [-1.0, -1.0]}
+    result = check_content(tmp_path, {"truncated_importance": [case]})["truncated_importance"]
+    assert not result.passed
+    assert result.problem.startswith("case 0: ")
+
+
 @pytest.mark.parametrize("cases", [[], {}, None, "text", [3]])
 def test_a_section_that_holds_no_cases_does_not_pass(tmp_path, cases):
     assert not check_content(tmp_path, {"gae": cases})["gae"].passed
