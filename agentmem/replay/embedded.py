@@ -151,24 +151,26 @@ class EmbeddedServer:
             raise ReplayError("the embedded replay server isn't running")
         return self._folder / "data"
 
+    @property
+    def alive(self) -> bool:
+        """Is the process there?"""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> str:
-        """Start it and wait until it answers; returns `url`. Raises ReplayError."""
-        if self._process is not None:
+        """Start it and wait until it answers; returns `url`. Raises ReplayError.
+
+        A server that has died is started again at the same URL with what was on disk.
+        """
+        if self.alive:
             return self.url
         binary = find_server()
-        self._folder = Path(tempfile.mkdtemp(prefix="am-"))
-        if len(os.fsencode(self._folder)) > _MAX_SOCKET_PATH:
-            self._folder.rmdir()
-            self._folder = Path(tempfile.mkdtemp(prefix="am-", dir="/tmp"))
-        self._data.mkdir(parents=True, exist_ok=True)
+        if self._folder is None:
+            self._prepare_folder()
+        assert self._folder is not None
         self._end_left_over()
-        self._password = secrets.token_urlsafe(24)
-        if self._tcp_host is not None and self._tcp_port == 0:
-            self._tcp_port = _free_port(self._tcp_host)
-        config = self._write_config()
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [binary, config],
+                [binary, self._folder / "conf"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -189,7 +191,7 @@ class EmbeddedServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(STOP_TIMEOUT_S)
-            with contextlib.suppress(OSError):
+            if self._recorded()[0] == process.pid:
                 self._pid_file.unlink()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -206,8 +208,18 @@ class EmbeddedServer:
     def _pid_file(self) -> Path:
         return self._data / "server.json"
 
-    def _write_config(self) -> Path:
-        assert self._folder is not None
+    def _prepare_folder(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="am-"))
+        if len(os.fsencode(self._folder)) > _MAX_SOCKET_PATH:
+            self._folder.rmdir()
+            self._folder = Path(tempfile.mkdtemp(prefix="am-", dir="/tmp"))
+        self._data.mkdir(parents=True, exist_ok=True)
+        self._password = secrets.token_urlsafe(24)
+        if self._tcp_host is not None and self._tcp_port == 0:
+            self._tcp_port = _free_port(self._tcp_host)
+        self._write_config(self._folder / "conf")
+
+    def _write_config(self, path: Path) -> None:
         network = (
             [f"bind {self._tcp_host}", f"port {self._tcp_port}", "protected-mode yes"]
             if self._tcp_host is not None
@@ -228,18 +240,20 @@ class EmbeddedServer:
             "daemonize no",
             'logfile ""',
         ]
-        path = self._folder / "conf"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write("\n".join(lines) + "\n")
-        return path
+
+    def _recorded(self) -> tuple[int, str | None]:
+        """The process (and its start time) that has this data directory open, as far as the record goes."""
+        try:
+            record = json.loads(self._pid_file.read_text())
+            return int(record["pid"]), record["started"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, None
 
     def _end_left_over(self) -> None:
         """End a server that a killed process left on this data directory."""
-        try:
-            record = json.loads(self._pid_file.read_text())
-            pid, started = int(record["pid"]), record["started"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return
+        pid, started = self._recorded()
         end = time.monotonic() + STOP_TIMEOUT_S
         signals = signal.SIGTERM
         while started is not None and _start_time(pid) == started:
