@@ -229,7 +229,7 @@ def test_scripted_players_score_as_known(skill: Skill, expected: tuple[float, ..
     env = make(SMALL)
     place = env.grid
     rng = random.Random(11)
-    drawn = []
+    drawn: list[str] = []
     while len(drawn) < 1500:
         start, *mined = rng.sample(range(16), 4)
         face = faces(place, mined)

@@ -92,3 +92,14 @@ def test_the_account_names_the_mine() -> None:
     assert "You opened: (1,2), (1,1)." in account
     assert "(1,1) was a mine." in account
     assert "was a mine" not in STYLE.summarise(EpisodeRecord(0, steps[:1], FIRST, False, "step_limit"))
+
+
+def test_the_question_for_a_reflection_extends_the_last_prompt_of_a_long_attempt_too() -> None:
+    short = style(Options(history_turns=2))
+    steps = tuple(Step(FIRST, f"answer {turn}", (), 0.0, invalid=True) for turn in range(6))
+    view = View(FIRST, steps[:-1])
+    last = short.act_prompt(view)
+    asked = short.reflect_prompt(view, EpisodeRecord(0, steps, FIRST, False, "step_limit"))
+    assert asked[: len(last)] == last
+    assert asked[len(last)] == Message("assistant", "answer 5")
+    assert len(asked) == len(last) + 2
