@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from actors.engine.factory import build_engine
 from actors.engine.protocol import EngineConfig, EngineStats, Reply, SampleFailure
+from actors.engine.transfer import IpcReceiver
 from agentmem.failures import EngineError, Failure
 from agentmem.sampling import Sample, SampleRequest
 from agentmem.weights.base import UpdateReport, WeightUpdate
@@ -92,6 +93,13 @@ class EngineActor:
 
     async def update_weights(self, update: WeightUpdate) -> UpdateReport:
         return await self._engine.update_weights(update)
+
+    async def deliver(self, version: int, bucket: Mapping[str, Any], seconds: float) -> None:
+        """A bucket of CUDA IPC handles; returns when the engine has copied it."""
+        receiver = self._engine.receiver("ipc")
+        if not isinstance(receiver, IpcReceiver):
+            raise EngineError(f"engine {self._engine.name} takes no CUDA IPC handles")
+        await asyncio.get_running_loop().run_in_executor(None, receiver.deliver, version, bucket, seconds)
 
     async def stats(self) -> EngineStats:
         return self._engine.stats()

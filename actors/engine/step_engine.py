@@ -95,6 +95,10 @@ class StepEngine:
     def version(self) -> int:
         return self._version
 
+    def receiver(self, transport: str) -> Receiver:
+        """The receiving end of a transport, for transports whose data arrive by calls."""
+        return self._receivers[transport]
+
     # --- life
 
     async def start(self) -> None:
@@ -212,10 +216,10 @@ class StepEngine:
     async def _update(self, update: WeightUpdate) -> UpdateReport:
         limits = update.deadlines
 
-        async def phase(which: Phase, work: Callable[[], T], *, aside: bool) -> T:
+        async def phase(which: Phase, work: Callable[[], T], *, beside: bool) -> T:
             seconds = limits.of(which)
             try:
-                if aside:
+                if beside:
                     return await aside(work, seconds, f"{self.name}-{which.value}")
                 return await self._call(work, seconds, which.value)
             except TimeoutError:
@@ -225,16 +229,16 @@ class StepEngine:
             except Exception as error:
                 raise WeightSyncError(self.name, which.value, f"{type(error).__name__}: {error}") from error
 
-        await phase(Phase.ANNOUNCE, lambda: self._announce(update), aside=False)
+        await phase(Phase.ANNOUNCE, lambda: self._announce(update), beside=False)
         verdict = _Verdict()
         began = time.monotonic()
         staged: Staged | None = None
         if update.adapter is None:
             receiver = self._receivers[update.transport]
-            staged = await phase(Phase.TRANSFER, lambda: receiver.receive(update), aside=True)
+            staged = await phase(Phase.TRANSFER, lambda: receiver.receive(update), beside=True)
         transferred = time.monotonic()
         try:
-            paused_s = await phase(Phase.VERIFY, lambda: self._swap(update, staged, verdict), aside=False)
+            paused_s = await phase(Phase.VERIFY, lambda: self._swap(update, staged, verdict), beside=False)
         except WeightSyncError:
             if not verdict.claim("expired"):
                 # Committed in the very moment in which the deadline ended: it is served, so say so.
@@ -448,6 +452,12 @@ class StepEngine:
 
     def _post(self, work: Callable[[], object]) -> None:
         post(self._loop, work)
+
+    def between_steps(self, work: Callable[[], T], seconds: float) -> T:
+        """Run `work` on the engine thread, from any other thread than the loop's."""
+        return asyncio.run_coroutine_threadsafe(self._call(work, seconds, "a call"), self._loop).result(
+            seconds + 1
+        )
 
     async def _call(self, work: Callable[[], T], seconds: float, what: str) -> T:
         """Run `work` on the engine thread between two steps. `TimeoutError` if it isn't done in time; work

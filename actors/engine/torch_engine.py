@@ -1,6 +1,6 @@
 """A small PyTorch back end, for debugging and for machines without vLLM.
 
-No key-value cache: every step runs the whole sequences, identical ones once, padded to the longest of a batch.
+No key-value cache: every step runs the whole sequences (identical ones once), padded to the longest.
 Same semantics as the others: the log-probability of a sampled token is that of the distribution after
 temperature, top-k and top-p.
 """

@@ -2,8 +2,9 @@
 
 vLLM's engine core runs in this process, on the engine thread, rather than behind `AsyncLLM` in a process of
 its own: with one-token responses most of AsyncLLM's time goes into its front end (a task, a queue, a
-validated copy of the parameters and two serialisations per request), none of which is wanted here, where
-requests arrive in batches of token ids. Workers of a tensor-parallel model are processes of their own all the same.
+validated copy of the parameters and two serialisations per request), none of which is wanted where
+requests arrive in batches of token ids. Workers of a tensor-parallel model are processes of their own all
+the same.
 
 In-process also makes the weight change simple: between two steps nothing runs, so there is nothing to pause.
 Running requests are preempted by the cache reset and recomputed under the new weights.
@@ -169,16 +170,21 @@ class VllmCore:
     def check(self, update: WeightUpdate) -> str | None:
         return disagreement(self._shapes, update)
 
+    def rpc(self, method: str, **kwargs: object) -> list[Any]:
+        """Call a method of every worker."""
+        answers: list[Any] = self._core.collective_rpc(method, kwargs=kwargs)
+        return answers
+
     def load(self, staged: Staged | None) -> None:
         if staged is None:
             kwargs: dict[str, object] = {"path": self._config.model}
-        elif staged.in_workers:
-            kwargs = {"staged": True}
+        elif staged.in_workers is not None:
+            kwargs = {"staged": staged.in_workers}
         elif staged.path is not None:
             kwargs = {"path": staged.path}
         else:
             kwargs = {"tensors": staged.tensors}
-        self._core.collective_rpc("agentmem_load", kwargs=kwargs)
+        self.rpc("agentmem_load", **kwargs)
         self._forget()
 
     def _forget(self) -> None:
@@ -235,16 +241,6 @@ class VllmCore:
 
     def close(self) -> None:
         self._core.shutdown()
-
-
-class VllmTransferReceiver:
-    """Receives through vLLM's weight-transfer API (NCCL, CUDA IPC), staged in the workers' host memory."""
-
-    def __init__(self, core: VllmCore) -> None:
-        self._core = core
-
-    def receive(self, update: WeightUpdate) -> Staged:
-        raise NotImplementedError
 
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}

@@ -1,13 +1,14 @@
 """What vLLM's workers do for us: mixed into the worker class by vLLM (`worker_extension_cls`).
 
 Loading goes through vLLM's own reload, which repacks CPU weights and keeps GPU storage in place. It forgets
-one thing: on CPU a head that shares the embedding's tensor keeps its old packed copy. So heads are packed again.
+one thing: on CPU a head that shares the embedding's tensor keeps its old packed copy. So heads are packed
+again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 class _Collector:
     """Stands in for the model as the target of a transfer: keeps the tensors instead of loading them."""
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.tensors = tensors
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         for name, tensor in weights:
@@ -34,46 +35,53 @@ class WorkerExtension:
         *,
         tensors: Mapping[str, torch.Tensor] | None = None,
         path: str | None = None,
-        staged: bool = False,
+        staged: int | None = None,
     ) -> None:
         """Replace all weights; from one source exactly."""
         worker: Any = self
-        if staged:
-            tensors = worker._agentmem_staged
-            worker._agentmem_staged = {}
+        if staged is not None:
+            tensors = worker._agentmem_sets[staged]
+            # Sets older than the one that is put back if this update fails are never asked for again.
+            for number in [n for n in worker._agentmem_sets if n < staged - 1]:
+                del worker._agentmem_sets[number]
         if tensors is not None:
             worker.reload_weights(weights_iterator=iter(tensors.items()))
         else:
             worker.reload_weights(weights_path=path)
         repack_heads(worker.model_runner.model)
 
-    def agentmem_stage(self, update_info: Mapping[str, Any]) -> None:
-        """Begin to receive a transfer beside the model, on a thread: the worker goes on serving."""
+    def agentmem_stage(self, staged: int, update_infos: Sequence[Mapping[str, Any]]) -> None:
+        """Begin to receive buckets into set `staged` beside the model, on a thread: the worker goes on
+        serving.
+        """
         worker: Any = self
         engine = worker.weight_transfer_engine
-        collector = _Collector()
-        state: dict[str, Any] = {"error": None}
+        if not hasattr(worker, "_agentmem_sets"):
+            worker._agentmem_sets = {}
+        collector = _Collector(worker._agentmem_sets.setdefault(staged, {}))
+        failures: list[str] = []
 
         def receive() -> None:
             try:
                 engine.set_weight_update_target(collector, worker.model_config)
-                engine.update_weights(dict(update_info))
-                worker._agentmem_staged = collector.tensors
+                for info in update_infos:
+                    engine.update_weights(dict(info))
             except Exception as error:
-                state["error"] = f"{type(error).__name__}: {error}"
+                failures.append(f"{type(error).__name__}: {error}")
             finally:
                 engine.reset_weight_update_target()
 
         thread = threading.Thread(target=receive, name="agentmem-stage", daemon=True)
-        worker._agentmem_stage = (thread, state)
+        worker._agentmem_stage = (thread, failures)
         thread.start()
 
-    def agentmem_wait_staged(self, seconds: float) -> str | None:
-        """Whether the transfer has ended: "" yes, a reason if it failed, None if it still runs."""
+    def agentmem_staged(self) -> str | None:
+        """How the transfer stands: None while it runs, "" when it has ended, else why it failed."""
         worker: Any = self
-        thread, state = worker._agentmem_stage
-        thread.join(seconds)
-        return None if thread.is_alive() else (state["error"] or "")
+        thread, failures = worker._agentmem_stage
+        if thread.is_alive():
+            return None
+        return failures[0] if failures else ""
 
 
 def repack_heads(model: torch.nn.Module) -> None:

@@ -138,12 +138,13 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """Tensors that have arrived and aren't served yet.
 
     Exactly one of: `tensors` in this process; `path` of a complete snapshot that each worker reads itself
-    (models sharded over several worker processes); `in_workers`: the workers hold them already.
+    (models sharded over several worker processes); `in_workers`: the number under which the workers hold
+    them.
     """
 
     tensors: Mapping[str, torch.Tensor] | None = None
     path: str | None = None
-    in_workers: bool = False
+    in_workers: int | None = None
 
 
 class Receiver(Protocol):
