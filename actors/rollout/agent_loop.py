@@ -1,12 +1,13 @@
 """What an agent does, without Ray: keep a number of trials in flight, between the buffer and the players.
 
 Promises:
-- Every claim ends in exactly one of: committed, failed (with or without a retry), given back, or lost (another
-  actor holds the ticket by now). A place is free again when that is written, so a full buffer stops new claims.
+- Every claim ends in exactly one of: committed, failed (with or without a retry), given back, or lost
+  (another actor holds the ticket by now). A place is free again when that is written, so a full buffer stops
+  new claims.
 - Leases of all claims are renewed every third of a lease, also while writes wait for room in the buffer.
 - Each finished episode is saved, so whoever takes the ticket next goes on behind it.
-- The event loop never waits for Redis: claims, writes and renewals have a thread each. All episodes and trials
-  that are finished while one write is under way go with the next one.
+- The event loop never waits for Redis: claims, writes and renewals have a thread each. All episodes and
+  trials that are finished while one write is under way go with the next one.
 - `run` ends when drained, and raises what a background task raised.
 """
 

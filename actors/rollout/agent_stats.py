@@ -1,4 +1,4 @@
-"""What an agent counts. Trials are counted when they end, episodes with their turns when they are finished."""
+"""What an agent counts: trials when they end, episodes with their turns when they are finished."""
 
 from __future__ import annotations
 

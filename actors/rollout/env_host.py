@@ -5,8 +5,8 @@
 It reads frames (4 bytes of length, then a message) from its standard input: first the EnvSettings, then
 Calls, one at a time; it writes one Answer each to its standard output. A call's `session` is the number of a
 slot here. Whatever an environment prints goes to standard error. It ends when its input ends, and the kernel
-ends it when its parent dies. A hang needs no care here: the parent kills this process when the call's deadline
-has passed.
+ends it when its parent dies. A hang needs no care here: the parent kills this process when the call's
+deadline has passed.
 """
 
 from __future__ import annotations

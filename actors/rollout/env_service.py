@@ -103,7 +103,7 @@ class EnvService:
     ) -> None:
         self._settings = settings
         self._step_s, self._start_s = step_timeout_s, max(start_timeout_s, step_timeout_s)
-        self._client_lease_s = client_lease_s
+        self._client_lease_s = max(client_lease_s, 2 * POLL_S)
         self._slots = [_Slot(n) for n in range(slots)]
         self._free = deque(self._slots)
         self._line: deque[tuple[_Session, Call]] = deque()

@@ -40,13 +40,16 @@ class RemoteEnvs:
     def __init__(self, client: str, style: PromptStyle, *, wait_s: float = 120.0) -> None:
         self._client, self._style, self._wait_s = client, style, wait_s
         self._links: dict[str, _Link] = {}
+        self._leaving: set[_Link] = set()
+        """Not for new sessions; their open ones go on."""
         self._there = asyncio.Event()
 
     def configure(self, workers: Mapping[str, Worker]) -> None:
         """The workers to use from now on. Open sessions of others go on until they end."""
         for name in list(self._links):
             if name not in workers:
-                del self._links[name]
+                self._leaving.add(self._links.pop(name))
+        self._leaving = {link for link in self._leaving if link.sessions}
         for name, worker in workers.items():
             link = self._links.get(name)
             if link is None or link.lost:
@@ -69,8 +72,9 @@ class RemoteEnvs:
                 raise EnvError(f"no env worker for {self._wait_s:g} s") from None
 
     async def close(self) -> None:
-        """Forget all workers."""
+        """Forget all workers; calls under way raise EnvError."""
         self.configure({})
+        await asyncio.gather(*(link.close() for link in self._leaving))
 
 
 class RemoteSession:
@@ -114,7 +118,7 @@ class _Link:
     def __init__(self, client: str, worker: Worker) -> None:
         self.slots = max(worker.slots, 1)
         self.sessions: set[int] = set()
-        self.lost = ""
+        self.lost: Exception | None = None
         self._client, self._worker = client, worker
         self._loop = asyncio.get_running_loop()
         self._outgoing: list[Call] = []
@@ -137,12 +141,18 @@ class _Link:
     def call(self, session: int, op: Op, argument: str | int | EpisodeRecord | None) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost:
-            future.set_exception(EnvError(self.lost))
+            future.set_exception(self.lost)
             return future
         self._next_call += 1
         self._calls[self._next_call] = (op, future)
         self._send(Call(self._next_call, session, op, pack(argument)))
         return future
+
+    async def close(self) -> None:
+        self._lose(EnvError("the agent is closing"))
+        for task in self._exchanges:
+            task.cancel()
+        await asyncio.gather(*self._exchanges, return_exceptions=True)
 
     def _send(self, call: Call) -> None:
         self._outgoing.append(call)
@@ -152,10 +162,13 @@ class _Link:
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._outgoing or (self.sessions and not self._exchanges and not self.lost):
+        if self.lost:
+            return
+        if self._outgoing or (self.sessions and not self._exchanges):
             calls, self._outgoing = self._outgoing, []
             task = self._loop.create_task(self._exchange(calls))
             self._exchanges.add(task)
+            task.add_done_callback(self._exchanged)
 
     async def _exchange(self, calls: list[Call]) -> None:
         try:
@@ -163,9 +176,9 @@ class _Link:
                 self._worker.exchange(self._client, encode(calls)), POLL_S + SILENT_S
             )
         except TimeoutError:
-            self._lose(f"env worker didn't answer for {POLL_S + SILENT_S:g} s")
-        except EnvError as error:
-            self._lose(str(error))
+            self._lose(EnvError(f"env worker didn't answer for {POLL_S + SILENT_S:g} s"))
+        except Exception as error:  # EnvError: it is gone; anything else is a bug, and each trial says so
+            self._lose(error)
         else:
             for answer in decode_answers(data):
                 op, future = self._calls.pop(answer.id)
@@ -175,18 +188,15 @@ class _Link:
                     future.set_result(RESULTS[op].decode(answer.body))
                 else:
                     future.set_exception(error_of(answer.body))
-        finally:
-            task = asyncio.current_task()
-            assert task is not None
-            self._exchanges.discard(task)
-            if not self._flushing:
-                self._flushing = True
-                self._loop.call_soon(self._flush)
 
-    def _lose(self, why: str) -> None:
-        self.lost = self.lost or why
+    def _exchanged(self, task: asyncio.Task[None]) -> None:
+        self._exchanges.discard(task)
+        self._flush()  # keep one under way
+
+    def _lose(self, error: Exception) -> None:
+        self.lost = self.lost or error
         self._outgoing.clear()
         calls, self._calls = self._calls, {}
         for _, future in calls.values():
             if not future.done():
-                future.set_exception(EnvError(why))
+                future.set_exception(error)

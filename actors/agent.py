@@ -1,0 +1,145 @@
+"""The agent actor: plays tickets of one run with the engines and env workers that it is given.
+
+Life: made by `create` → `start` (a model or an environment that can't serve is refused here, in one line) →
+`configure` (again whenever handles change) → `run`, which lasts until `drain` and raises what went wrong.
+Killed at any moment, it leaves nothing behind but leases, and these run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from actors.agent_settings import AgentSettings
+from actors.engine.client import EngineClient, RayReplica
+from actors.env_worker import RayWorker
+from actors.rollout.agent_loop import AgentLoop
+from actors.rollout.agent_stats import AgentStats
+from actors.rollout.env_session import RemoteEnvs
+from actors.rollout.local_env import LocalEnvs
+from actors.rollout.policy import EnginePolicy
+from actors.rollout.strategies import strategy_of
+from actors.rollout.trial import Limits, Progress, play_trial
+from agentmem.chat import ChatCodec
+from agentmem.failures import AgentMemError
+from agentmem.replay import ReplayBuffer
+from agentmem.trajectory import Split, Ticket, Trial
+from envs.base import View
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+#: Turns live until their trial is committed, so young collections find little: make them rarer.
+GC_THRESHOLDS = (20_000, 20, 20)
+
+
+class AgentActor:
+    """Made a Ray actor by `create`. All methods run in one event loop."""
+
+    def __init__(self, settings: AgentSettings, name: str) -> None:
+        self._settings, self._name = settings, name
+        self._style = settings.env.style()
+        self._limits = {
+            Split.TRAIN: Limits(settings.max_turns, settings.trial_token_limit),
+            Split.EVAL: Limits(settings.eval_max_turns or settings.max_turns, settings.trial_token_limit),
+        }
+        self._envs: LocalEnvs | RemoteEnvs
+        self._policies: dict[Split, EnginePolicy]
+        self._client: EngineClient
+        self._loop: AgentLoop
+        self._configured = asyncio.Event()
+
+    async def start(self) -> None:
+        """Open the buffer, load the tokenizer, check that both can serve. Raises typed errors of one line."""
+        settings = self._settings
+        gc.set_threshold(*GC_THRESHOLDS)
+        codec = ChatCodec(settings.model, template_options=settings.template_options)
+        raw = isinstance(self._style.act_prompt(View(observation="")), str)
+        codec.check_servable(messages=not raw)
+        buffer = await asyncio.to_thread(
+            ReplayBuffer, settings.replay_url, settings.run, settings=settings.replay
+        )
+        self._client = EngineClient({}, request_s=settings.sample_timeout_s)
+        sampling = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}
+        self._policies = {
+            split: EnginePolicy(
+                settings.policy,
+                self._client,
+                codec,
+                by_kind,
+                context_length=settings.context_length,
+                prompt_limit=settings.prompt_limit,
+            )
+            for split, by_kind in sampling.items()
+        }
+        if settings.placement == "local":
+            self._envs = LocalEnvs(settings.env.make)
+        else:
+            self._envs = RemoteEnvs(self._name, self._style, wait_s=settings.env_wait_s)
+        self._loop = AgentLoop(self._name, buffer, self._play, trials_in_flight=settings.trials_in_flight)
+
+    async def configure(
+        self, engines: Mapping[str, ActorHandle], env_workers: Mapping[str, tuple[ActorHandle, int]]
+    ) -> None:
+        """Use exactly these from now on: engines by name, env workers by name with their number of slots."""
+        self._client.set_replicas({name: RayReplica(handle) for name, handle in engines.items()})
+        if isinstance(self._envs, RemoteEnvs):
+            self._envs.configure({n: RayWorker(handle, slots) for n, (handle, slots) in env_workers.items()})
+        self._configured.set()
+
+    async def run(self) -> AgentStats:
+        """Play until drained. Raises the cause if it can't go on (the buffer is gone, a bug)."""
+        await self._configured.wait()
+        await self._loop.run()
+        await self._client.close()
+        await self._envs.close()
+        return self._loop.stats()
+
+    async def drain(self, timeout_s: float) -> AgentStats:
+        """Stop claiming, let trials finish for a bounded time, give the others back."""
+        self._configured.set()
+        return await self._loop.drain(timeout_s)
+
+    async def stats(self) -> AgentStats:
+        """Counters and gauges."""
+        return self._loop.stats()
+
+    async def ping(self) -> None:
+        """Answers if the event loop does."""
+
+    async def _play(self, ticket: Ticket, saved: Trial | None, progress: Progress) -> Trial:
+        strategy = strategy_of(ticket.mode)
+        split = ticket.task.split
+        if ticket.task.environment != self._settings.env.name:
+            raise AgentMemError(
+                f"ticket {ticket.id} is of environment {ticket.task.environment}, "
+                f"this agent plays {self._settings.env.name}"
+            )
+        env = await self._envs.open()
+        try:
+            return await play_trial(
+                ticket,
+                env,
+                self._policies[split],
+                strategy,
+                self._limits[split],
+                saved=saved,
+                progress=progress,
+            )
+        finally:
+            await env.close()
+
+
+def create(settings: AgentSettings, name: str, **options: Any) -> ActorHandle:
+    """Make the Ray actor (not yet started: await `start`, then `configure`). `options` are Ray's."""
+    import ray
+
+    env_vars = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    defaults: dict[str, Any] = {
+        "num_cpus": 0,
+        "max_concurrency": 1000,
+        "runtime_env": {"env_vars": env_vars, **options.pop("runtime_env", {})},
+    }
+    return ray.remote(AgentActor).options(**{**defaults, **options}).remote(settings, name)

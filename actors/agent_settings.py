@@ -1,0 +1,87 @@
+"""Everything that an agent actor is told once, at its start. Handles of engines and env workers come later,
+by `configure`, as often as they change."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from actors.rollout.env_wire import EnvSettings
+from agentmem.config.schema import RunConfig, SamplingConfig
+from agentmem.failures import ConfigError
+from agentmem.replay import Settings as ReplaySettings
+from agentmem.sampling import Sampling
+from agentmem.trajectory import TurnKind
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """See the fields; `of` makes them from a run's configuration."""
+
+    run: str
+    replay_url: str
+    replay: ReplaySettings = ReplaySettings()
+    """Its lease: tickets of an actor that was killed are taken over after it."""
+    env: EnvSettings
+    placement: Literal["local", "worker"] = "worker"
+    model: str
+    """Directory with the tokenizer of the policy's model."""
+    policy: str = "agent"
+    """The policy's name on its turns, and that of its engines."""
+    template_options: dict[str, Any] = {}
+    context_length: int = 2048
+    prompt_limit: int | None = None
+    trial_token_limit: int | None = None
+    max_turns: int = 7
+    eval_max_turns: int | None = None
+    sampling: dict[TurnKind, Sampling]
+    eval_sampling: dict[TurnKind, Sampling]
+    trials_in_flight: int = 256
+    sample_timeout_s: float = 300.0
+    env_wait_s: float = 120.0
+    """How long a trial waits while there is no env worker at all."""
+
+    def __post_init__(self) -> None:
+        if self.placement == "local" and not self.env.light:
+            raise ConfigError(
+                f"env.placement is 'local': environment {self.env.name} isn't declared light, so it must run "
+                "in env workers (env.placement: worker)"
+            )
+
+    @classmethod
+    def of(
+        cls, config: RunConfig, *, run: str, replay_url: str, replay: ReplaySettings, model: str
+    ) -> AgentSettings:
+        """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to."""
+        agent, rollout = config.policies["agent"], config.rollout
+        return cls(
+            run=run,
+            replay_url=replay_url,
+            replay=replay,
+            env=EnvSettings.named(config.env.name, config.env.options),
+            placement=config.env.placement,
+            model=model,
+            context_length=agent.context_length,
+            prompt_limit=rollout.prompt_limit,
+            trial_token_limit=rollout.trial_token_limit,
+            max_turns=config.env.max_turns,
+            eval_max_turns=config.env.eval_max_turns,
+            sampling=by_kind(rollout.sampling),
+            eval_sampling=by_kind(config.evaluation.sampling),
+            trials_in_flight=config.agents.trials_in_flight,
+            sample_timeout_s=config.engines["agent"].sample_timeout_s,
+        )
+
+
+def by_kind(config: SamplingConfig) -> dict[TurnKind, Sampling]:
+    """Sampling parameters of each kind of turn that the agent's policy writes."""
+
+    def sampling(max_tokens: int) -> Sampling:
+        return Sampling(
+            temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, max_tokens=max_tokens
+        )
+
+    return {
+        TurnKind.ACT: sampling(config.max_tokens),
+        TurnKind.REFLECT: sampling(config.reflect_max_tokens),
+    }
