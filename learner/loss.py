@@ -42,7 +42,7 @@ SUMS = (
 
 @dataclass(slots=True)
 class DeviceBatch:
-    """A micro-batch as tensors on the rank's device; `old` [N] is filled by the pass before the first step."""
+    """A micro-batch as tensors on the rank's device; `old` [N] is filled before the first step."""
 
     ids: Tensor
     positions: Tensor | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from agentmem.config.schema import CreditConfig, LearnerConfig, LoraConfig, ObjectiveConfig, WeightsConfig
@@ -18,10 +18,10 @@ class RankSettings:
     """Directory (or name) in Hugging Face format."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     lora: LoraConfig | None = None
-    learner: LearnerConfig = LearnerConfig()
-    credit: CreditConfig = CreditConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
-    weights: WeightsConfig = WeightsConfig()
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    credit: CreditConfig = field(default_factory=CreditConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    weights: WeightsConfig = field(default_factory=WeightsConfig)
     invalid_penalty: float = 0.1
     seed: int = 0
     gradient_checkpointing: bool = False

@@ -32,7 +32,7 @@ class Merged:
 
 
 def merge_rows(rows: Sequence[Row], *, merge: bool = True) -> list[Merged]:
-    """Every row in exactly one sequence, in the order of each sequence's first row. `merge` False: one each."""
+    """Every row in exactly one sequence, ordered by their first rows. `merge` False: one sequence per row."""
     inputs = [row.inputs for row in rows]
     if not merge:
         return [Merged(ids, (i,)) for i, ids in enumerate(inputs)]

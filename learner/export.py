@@ -1,0 +1,176 @@
+"""The trained weights as whole tensors in Hugging Face naming, and what a model folder needs beside them.
+
+Under ZeRO-3 each rank holds a part of every parameter. Parameters are gathered in buckets, in one order, by
+all ranks; only rank 0 copies them to host memory. Gathering ends before anything is sent: no rank is inside a
+collective while rank 0 waits for an engine.
+
+With LoRA the adapters are merged into the tensors on the way (the model itself stays as it is).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from agentmem.failures import ModelError
+
+if TYPE_CHECKING:
+    from learner.model import PolicyModel
+    from learner.zero import ZeroEngine
+
+BUCKET_ELEMENTS = 64 * 1024 * 1024
+"""Elements gathered at once: 256 MiB in float32."""
+
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+    "*.model",
+    "words.json",
+)
+"""What a tokenizer may be made of; copied from the model's own folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A tensor to export: the parameters it is made of, which must be whole, and how."""
+
+    name: str
+    parameters: tuple[nn.Parameter, ...]
+    make: Callable[[], Tensor]
+
+
+def units(policy: PolicyModel) -> list[Unit]:
+    """Everything to export, in a fixed order. Tied parameters appear once, under their first name."""
+    base = base_model(policy)
+    adapters = {name: module for name, module in base.named_modules() if hasattr(module, "base_layer")}
+    out: list[Unit] = []
+    for name, parameter in base.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        if ".lora_" in name or "lora_magnitude" in name:
+            continue
+        if owner.endswith(".base_layer"):
+            owner = owner.removesuffix(".base_layer")
+            module = adapters[owner]
+            if leaf == "weight":
+                parts = (parameter, *(p for n, p in module.named_parameters() if n.startswith("lora_")))
+                out.append(Unit(f"{owner}.weight", parts, _merged(module, parameter)))
+                continue
+            name = f"{owner}.{leaf}"
+        out.append(Unit(name, (parameter,), _plain(parameter)))
+    known = {u.name for u in out}
+    persistent = base.state_dict(keep_vars=True)
+    tied = {id(p) for _, p in base.named_parameters()}
+    for name, buffer in persistent.items():
+        if name not in known and id(buffer) not in tied and not isinstance(buffer, nn.Parameter):
+            out.append(Unit(name, (), _plain(buffer)))
+    return out
+
+
+def base_model(policy: PolicyModel) -> Any:
+    """The Hugging Face model under LoRA, or the model itself."""
+    model = policy.model
+    return model.get_base_model() if hasattr(model, "peft_config") else model
+
+
+@torch.no_grad()
+def gather(engine: ZeroEngine, wanted: Sequence[Unit], *, keep: bool) -> dict[str, Tensor]:
+    """All ranks together: whole tensors on the host where `keep`, nothing elsewhere."""
+    out: dict[str, Tensor] = {}
+    for bucket in buckets(wanted, engine.size_of):
+        with engine.gathered(_unique(p for unit in bucket for p in unit.parameters)):
+            if keep:
+                for unit in bucket:
+                    out[unit.name] = unit.make().detach().to("cpu", copy=True).contiguous()
+    return out
+
+
+def buckets(
+    wanted: Sequence[Unit], size_of: Callable[[nn.Parameter], int], limit: int = BUCKET_ELEMENTS
+) -> Iterator[list[Unit]]:
+    """Cut units, in order, into buckets of at most `limit` elements (a larger unit gets its own)."""
+    bucket: list[Unit] = []
+    used = 0
+    for unit in wanted:
+        size = sum(size_of(p) for p in unit.parameters)
+        if bucket and used + size > limit:
+            yield bucket
+            bucket, used = [], 0
+        bucket.append(unit)
+        used += size
+    if bucket:
+        yield bucket
+
+
+def adapter_units(policy: PolicyModel) -> list[Unit]:
+    """The adapter alone, in PEFT's file naming."""
+    return [
+        Unit(name.replace(".default.", "."), (parameter,), _plain(parameter))
+        for name, parameter in policy.model.named_parameters()
+        if ".lora_" in name
+    ]
+
+
+def write_adapter(policy: PolicyModel, tensors: dict[str, Tensor], folder: Path) -> None:
+    """A folder in PEFT's format."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    policy.model.peft_config["default"].save_pretrained(str(folder))
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def write_model(policy: PolicyModel, tensors: dict[str, Tensor], source: str, folder: Path) -> None:
+    """A model folder in Hugging Face format: config, weights, and the tokenizer of `source`."""
+    from safetensors.torch import save_file
+
+    base = base_model(policy)
+    folder.mkdir(parents=True, exist_ok=True)
+    base.config.architectures = [type(base).__name__]
+    base.config.save_pretrained(str(folder))
+    if getattr(base, "generation_config", None) is not None:
+        base.generation_config.save_pretrained(str(folder))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    copy_tokenizer(source, folder)
+
+
+def copy_tokenizer(source: str, folder: Path) -> None:
+    """From a folder: its tokenizer files, bit for bit. From a name: what the hub's tokenizer saves."""
+    if Path(source).is_dir():
+        for pattern in TOKENIZER_FILES:
+            for file in Path(source).glob(pattern):
+                if file.is_file():
+                    shutil.copy2(file, folder / file.name)
+        return
+    from transformers import AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the tokenizer of {source} can't be copied: {error}") from error
+
+
+def _plain(tensor: Tensor) -> Callable[[], Tensor]:
+    return lambda: tensor
+
+
+def _merged(module: Any, weight: Tensor) -> Callable[[], Tensor]:
+    return lambda: (
+        weight + sum(module.get_delta_weight(adapter).to(weight.dtype) for adapter in module.active_adapters)
+    )
+
+
+def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:
+    seen: dict[int, nn.Parameter] = {}
+    for parameter in parameters:
+        seen.setdefault(id(parameter), parameter)
+    return list(seen.values())
