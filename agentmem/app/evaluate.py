@@ -1,0 +1,80 @@
+"""Held-out evaluation: tickets of split `eval`, played by the same agents, counted apart from training."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from agentmem.app.records import Condition, EvalRecord
+from agentmem.app.schedule import evaluation_tickets
+from agentmem.config import RunConfig
+from agentmem.evaluation.pass_at_k import pass_at_k
+from agentmem.failures import InfrastructureError, StalledError
+from agentmem.replay import ReplayBuffer
+from agentmem.trajectory import Mode, Trial
+
+POLL_S = 0.1
+Tick = Callable[[int, int], Awaitable[None]]
+"""Called while it waits, with trials done and asked for: looks after the system, may raise."""
+
+
+def memory_of(config: RunConfig, condition: Condition) -> str:
+    """The memory mode of a condition. What was trained without memory is given the history."""
+    if condition == "without_memory":
+        return "none"
+    return config.rollout.memory if config.rollout.memory != "none" else "history"
+
+
+async def evaluate(
+    config: RunConfig,
+    buffer: ReplayBuffer,
+    instances: Sequence[str | int],
+    condition: Condition,
+    update: int,
+    tick: Tick,
+) -> tuple[EvalRecord, list[Trial]]:
+    """Play the held-out tasks under one condition with the weights that are served now."""
+    began = time.monotonic()
+    # A name of its own for each try, so that a resumed run doesn't mix weights.
+    batch = f"eval-{update}-{condition}-{int(time.time() * 1000):x}"
+    mode = Mode(
+        method=config.method,
+        episodes=config.evaluation.episodes,
+        memory=memory_of(config, condition),
+    )
+    tickets = evaluation_tickets(
+        config.env.name, instances, config.evaluation.tasks, config.evaluation.seed, batch, mode
+    )
+    await asyncio.to_thread(buffer.submit, tickets, batch=batch)
+    done, moved = 0, time.monotonic()
+    while True:
+        status = await asyncio.to_thread(buffer.eval_status, batch)
+        if status.done + status.failed > done:
+            done, moved = status.done + status.failed, time.monotonic()
+        await tick(done, len(tickets))
+        if status.complete:
+            break
+        if time.monotonic() - moved > config.supervision.stall_timeout_s:
+            raise StalledError(
+                f"evaluation: no trial finished for {config.supervision.stall_timeout_s:g} s "
+                f"({done} of {len(tickets)} done)"
+            )
+        await asyncio.sleep(POLL_S)
+    trials = await asyncio.to_thread(buffer.eval_results, batch)
+    await asyncio.to_thread(buffer.drop_eval, batch)
+    if not trials:
+        raise InfrastructureError(f"evaluation: all {len(tickets)} trials failed (see agentmem buffer)")
+    shares = pass_at_k([[e.success for e in trial.episodes] for trial in trials], config.evaluation.episodes)
+    scores = [trial.score for trial in trials if trial.score is not None]
+    record = EvalRecord(
+        update=update,
+        condition=condition,
+        n=len(trials),
+        p_at_k=[share.value for share in shares],
+        low=[share.low for share in shares],
+        high=[share.high for share in shares],
+        score=sum(scores) / len(scores) if scores else None,
+        wall_s=time.monotonic() - began,
+    )
+    return record, trials

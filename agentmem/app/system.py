@@ -1,0 +1,262 @@
+"""The live parts of a run: Ray, replay server, engines, learner group, agents and env workers.
+
+`System.start` brings them up from the ground, each with its own deadline, and `close` takes them down, also
+after a start that failed half-way. What can't work (resources, model, server) is refused before anything
+large is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from actors.agent_settings import AgentSettings
+from actors.engine.pool import EnginePool
+from actors.engine.protocol import EngineConfig
+from actors.fleet import Fleet
+from actors.placement import Request, require
+from actors.replay_server import ReplayServer
+from agentmem.app.rundir import RunDir
+from agentmem.config import RunConfig
+from agentmem.failures import ConfigError, ReplayError
+from agentmem.replay import ReplayBuffer
+from agentmem.replay import Settings as ReplaySettings
+from agentmem.weights.base import WeightUpdate
+from learner.group import LearnerGroup
+from learner.settings import RankSettings
+
+log = logging.getLogger(__name__)
+
+REPLAY_START_S = 90.0
+Phase = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class System:
+    """All parts of one run. Its methods run in the driver's event loop."""
+
+    config: RunConfig
+    run: RunDir
+    model: Path
+    """Directory of the agent policy's model."""
+    buffer: ReplayBuffer = field(init=False)
+    engines: EnginePool = field(init=False)
+    learner: LearnerGroup = field(init=False)
+    fleet: Fleet = field(init=False)
+    _server: Any = field(default=None, init=False)
+    started: list[str] = field(default_factory=list, init=False)
+    """Parts that are up, or may be: what `close` has to end."""
+
+    async def start(self, phase: Phase, checkpoint: Path | None = None) -> None:
+        """Start everything. `checkpoint`: what the learner goes on from."""
+        phase("starting the replay buffer")
+        url = await asyncio.to_thread(self._replay_url)
+        settings = replay_settings(self.config)
+        self.buffer = await asyncio.to_thread(ReplayBuffer, url, self.run.name, settings=settings)
+        self.started.append("buffer")
+        phase("starting engines and learner")
+        self.engines = self._engine_pool()
+        self.started.append("engines")
+        learner = asyncio.to_thread(self._start_learner, checkpoint)
+        await _all(self.engines.start(), learner)
+        phase("starting agents")
+        agent_settings = AgentSettings.of(
+            self.config, run=self.run.name, replay_url=url, replay=settings, model=str(self.model)
+        )
+        self.fleet = Fleet(self.config, agent_settings)
+        self.started.append("fleet")
+        await self.fleet.start()
+        await self.offer_engines(self.engines.live)
+
+    async def offer_engines(self, live: dict[str, Any]) -> None:
+        """Tell agents which engines there are."""
+        if "fleet" in self.started:
+            await self.fleet.set_engines(live)
+
+    async def push(self, update: WeightUpdate) -> dict[str, float]:
+        """Give new weights to all engines; returns the longest seconds by phase."""
+        reports = await self.engines.push(update, self.offer_engines)
+        for name in self.engines.live:
+            await asyncio.to_thread(self.learner.acknowledge, update.version, name)
+        return {
+            "transfer": max((r.transfer_s for r in reports), default=0.0),
+            "pause": max((r.paused_s for r in reports), default=0.0),
+        }
+
+    async def supervise(self) -> None:
+        """Replace what is dead; raise what can't be repaired."""
+        await self.fleet.supervise()
+        await self.engines.heal(self.offer_engines)
+
+    async def close(self, drain_s: float) -> None:
+        """End all parts, in the order in which work flows. Bounded; never raises."""
+        steps: dict[str, Callable[[], Any]] = {
+            "fleet": lambda: self.fleet.close(drain_s),
+            "engines": lambda: asyncio.to_thread(self.engines.close),
+            "learner": lambda: asyncio.to_thread(self.learner.close),
+            "buffer": lambda: asyncio.to_thread(self.buffer.close),
+            "server": lambda: asyncio.to_thread(self._stop_server),
+        }
+        for name, step in steps.items():
+            if name in self.started:
+                try:
+                    await asyncio.wait_for(step(), drain_s + 10.0)
+                except Exception as error:  # an end must come to its end
+                    log.warning("closing %s: %s: %s", name, type(error).__name__, error)
+        self.started.clear()
+
+    def restarts(self) -> dict[str, int]:
+        """Restarts so far, by role."""
+        fleet = self.fleet.restarts() if "fleet" in self.started else {}
+        return {"engine": self.engines.restarts, **fleet}
+
+    def engine_names(self) -> list[str]:
+        """Engines that serve."""
+        return list(self.engines.live)
+
+    def _replay_url(self) -> str:
+        if self.config.replay.url is not None:
+            return self.config.replay.url
+        import ray
+
+        several = len([n for n in ray.nodes() if n["Alive"]]) > 1
+        # On the driver's node, since the data directory is there.
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        actor = ray.remote(ReplayServer).options(num_cpus=0, scheduling_strategy=here)
+        self._server = actor.remote(str(self.run.replay_dir), tcp=several)
+        self.started.append("server")
+        try:
+            url: str = ray.get(self._server.url.remote(), timeout=REPLAY_START_S)
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", error)
+            raise ReplayError(f"embedded replay server: {cause}") from error
+        return url
+
+    def _stop_server(self) -> None:
+        import ray
+
+        ray.get(self._server.stop.remote(), timeout=15)
+        ray.kill(self._server)
+
+    def _engine_pool(self) -> EnginePool:
+        config, engine, policy = self.config, self.config.engines["agent"], self.config.policies["agent"]
+        lora = policy.lora
+        adapters = lora is not None and lora.push == "adapter"
+        return EnginePool(
+            "agent",
+            EngineConfig(
+                model=str(self.model),
+                kind=engine.backend,
+                dtype=policy.dtype,
+                max_model_len=policy.context_length,
+                max_num_seqs=engine.max_num_seqs,
+                tensor_parallel_size=engine.tensor_parallel,
+                kv_cache_gib=engine.kv_cache_gib,
+                gpu_memory_utilization=engine.gpu_memory_utilization,
+                enforce_eager=engine.enforce_eager or None,
+                seed=config.seed,
+                lora_rank=lora.rank if lora is not None and adapters else 0,
+                weight_transfer="" if config.weights.transport == "files" else config.weights.transport,
+                start_s=engine.start_timeout_s,
+                request_s=engine.sample_timeout_s,
+            ),
+            engine.replicas,
+            restart_budget=config.supervision.restart_budget,
+            retries=config.weights.retries,
+            ray_options={"num_cpus": 1, "num_gpus": engine.gpus},
+        )
+
+    def _start_learner(self, checkpoint: Path | None) -> None:
+        config, policy = self.config, self.config.policies["agent"]
+        self.learner = LearnerGroup(
+            RankSettings(
+                policy="agent",
+                model=str(self.model),
+                dtype=policy.dtype,
+                lora=policy.lora,
+                learner=config.learner,
+                credit=config.credit,
+                objective=config.objective,
+                weights=config.weights,
+                invalid_penalty=config.env.invalid_penalty,
+                seed=config.seed,
+                weights_dir=str(self.run.weights_dir),
+            )
+        )
+        self.started.append("learner")
+        if checkpoint is not None:
+            self.learner.load_checkpoint(checkpoint.parent)
+
+
+def replay_settings(config: RunConfig) -> ReplaySettings:
+    """The buffer's settings of a run."""
+    replay = config.replay
+    return ReplaySettings(
+        byte_budget=replay.byte_budget_mib << 20,
+        lease_s=replay.lease_s,
+        min_group=replay.min_group,
+        retry_budget=replay.max_attempts,
+        max_kills=replay.max_attempts,
+        max_samples=replay.max_samples,
+    )
+
+
+def start_ray(config: RunConfig) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
+
+    A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
+    run asks for; a real cluster must have them. Raises ResourceError naming what lacks.
+    """
+    import ray
+
+    requests = resources(config)
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    else:
+        cpus = int(sum(r.cpus * r.count for r in requests)) + 1
+        ray.init(
+            address="local",
+            num_cpus=max(os.cpu_count() or 1, cpus),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    require(requests)
+
+
+def resources(config: RunConfig) -> list[Request]:
+    """What a run asks of the cluster."""
+    engine, learner = config.engines["agent"], config.learner
+    requests = [
+        Request("engines.agent", count=engine.replicas, cpus=1, gpus=engine.gpus),
+        Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank),
+        Request("agents.replicas", count=config.agents.replicas, cpus=1),
+    ]
+    if config.env.placement == "worker":
+        requests.append(Request("env.workers", count=config.env.workers, cpus=1))
+    return requests
+
+
+async def _all(*parts: Any) -> None:
+    """Run side by side; the first error is raised once all have ended."""
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def resume_point(run: RunDir) -> tuple[Path, dict[str, Any]]:
+    """The newest complete checkpoint of a run and what the driver stored in it. Raises if there is none."""
+    from learner.checkpoint import newest
+
+    found = newest(run.checkpoints)
+    if found is None:
+        raise ConfigError(f"--resume: run {run.name} has no complete checkpoint in {run.checkpoints}")
+    return found.path, found.extra["caller"]

@@ -1,0 +1,163 @@
+"""`agentmem run`: from a configuration to a trained model and a report.
+
+Order: run directory → model → system → evaluation → updates → evaluation → final model → report. Whatever
+ends it early (Ctrl-C, a failure) ends the system first, bounded, then says how to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from agentmem.app.interrupt import Interrupted, InterruptFlag
+from agentmem.app.rundir import RunDir
+from agentmem.app.view import LiveView
+from agentmem.config import RunConfig, to_yaml
+from agentmem.failures import AgentMemError, ConfigError
+
+INTERRUPTED_EXIT = 130
+
+
+def train(
+    config: RunConfig, *, overrides: Sequence[str] = (), resume: str | None = None, record: bool = False
+) -> None:
+    """Run a recipe to its end. Raises AgentMemError; SystemExit(130) after a Ctrl-C."""
+    from rich.console import Console
+
+    from agentmem.app.report import write_report
+    from agentmem.app.show import write_text
+
+    if record and config.evaluation.tasks == 0:
+        raise ConfigError("--record needs a final evaluation: evaluation.tasks is 0")
+    check_environment(config)
+    run = _open_run(config, resume)
+    console = Console()
+    try:
+        _run(config, run, list(overrides), resume is not None, record, console)
+    except (Interrupted, KeyboardInterrupt):
+        console.print(f"\nInterrupted. {_how_to_resume(config, run)}", markup=False, highlight=False)
+        raise SystemExit(INTERRUPTED_EXIT) from None
+    except AgentMemError:
+        console.print(_how_to_resume(config, run), markup=False, highlight=False)
+        raise
+    write_text(run)
+    write_report(run, console)
+
+
+def check_environment(config: RunConfig) -> None:
+    """Refuse an unknown environment, a wrong option or a missing package before anything starts."""
+    from envs.registry import EnvSetupError, check, spec, validate_options
+
+    try:
+        missing = check(config.env.name)
+        if missing:
+            raise ConfigError(f"env.name is '{config.env.name}': {missing[0]}")
+        validate_options(config.env.name, config.env.options)
+        if config.env.placement == "local" and not spec(config.env.name).light:
+            raise ConfigError(
+                f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"
+            )
+    except EnvSetupError as error:
+        raise ConfigError(f"env: {error}") from error
+
+
+def _open_run(config: RunConfig, resume: str | None) -> RunDir:
+    if resume is None:
+        run = RunDir.create(config.recipe)
+        run.config_path.write_text(to_yaml(config), encoding="utf-8")
+        return run
+    run = RunDir.find(resume)
+    if not run.name.startswith(f"{config.recipe}-"):
+        raise ConfigError(f"--resume {resume}: run {run.name} is of another recipe than {config.recipe}")
+    for line in differences(run.config_path, config):
+        print(f"configuration differs from the run's: {line}")
+    run.config_path.write_text(to_yaml(config), encoding="utf-8")
+    return run
+
+
+def differences(path: Path, config: RunConfig) -> list[str]:
+    """What the configuration changes against a stored one: `key: old -> new`. The new one counts."""
+    import yaml
+
+    def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+        if not isinstance(tree, dict):
+            return {prefix: tree}
+        return {k: v for key, sub in tree.items() for k, v in flat(sub, f"{prefix}.{key}".strip(".")).items()}
+
+    before = flat(yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {})
+    after = flat(yaml.safe_load(to_yaml(config)))
+    return [
+        f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
+        for key in sorted({*before, *after} - {""})
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _how_to_resume(config: RunConfig, run: RunDir) -> str:
+    if not any(run.checkpoints.iterdir()):
+        return f"Run {run.name} has no checkpoint yet; its files are in {run.path}"
+    recipe = config.recipe
+    return f"Go on with: agentmem run {recipe} --resume {run.name}"
+
+
+def _run(
+    config: RunConfig,
+    run: RunDir,
+    overrides: list[str],
+    resuming: bool,
+    record: bool,
+    console: Any,
+) -> None:
+    from agentmem.app.models import resolve_for
+    from agentmem.app.system import resume_point, start_ray
+    from agentmem.telemetry import Metrics
+    from agentmem.telemetry.prometheus import PrometheusBackend
+
+    logging.basicConfig(
+        filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    checkpoint, extra = resume_point(run) if resuming else (None, {})
+    with ExitStack() as stack:
+        view = stack.enter_context(
+            LiveView(run.name, config.learner.updates, int(extra.get("update", 0)), console=console)
+        )
+        flag = stack.enter_context(InterruptFlag())
+        backend = None
+        if config.telemetry.backend == "prometheus":
+            backend = PrometheusBackend(config.telemetry.port)
+            stack.callback(backend.close)
+            view.note(f"metrics: {backend.url}")
+
+        def on_progress(text: str, done: int, total: int) -> None:
+            flag.check()
+            view.phase(text, done, total)
+
+        view.note(f"run: {run.path}")
+        model = resolve_for(config, on_progress=on_progress)
+        view.phase("starting Ray")
+        import ray
+
+        stack.callback(ray.shutdown)
+        start_ray(config)
+        flag.install()  # ray.init() puts its own handlers in place
+        metrics = Metrics(run.name, backend)
+        from agentmem.app.trainer import Trainer
+
+        trainer = Trainer(config, run, model, view, metrics, flag, checkpoint=checkpoint, extra=extra)
+        began, cpu = time.monotonic(), time.process_time()
+        asyncio.run(trainer.run())
+        log = logging.getLogger(__name__)
+        log.info("driver: %.1f s wall, %.1f s CPU", time.monotonic() - began, time.process_time() - cpu)
+        if record:
+            from agentmem.app.learning_log import append_line, learning_line
+            from agentmem.app.records import read_records
+
+            line = learning_line(
+                config, read_records(run.metrics_path), overrides=overrides, cpu_s=trainer.cpu_s()
+            )
+            view.note(f"recorded in {append_line(line)}")

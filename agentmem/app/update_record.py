@@ -1,0 +1,74 @@
+"""From an update's groups and result to its line in `metrics.jsonl`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agentmem.app.records import UpdateRecord
+from agentmem.evaluation.pass_at_k import pass_at_k
+from agentmem.replay import Group
+from agentmem.trajectory import Trial, TurnKind
+
+if TYPE_CHECKING:
+    from learner.result import UpdateResult
+
+
+def make_record(
+    groups: Sequence[Group],
+    result: UpdateResult,
+    *,
+    update: int,
+    t: float,
+    wait_s: float,
+    update_s: float,
+    push_s: float,
+    rollout_idle: float,
+    max_episodes: int,
+) -> UpdateRecord:
+    """`wait_s`, `update_s`, `push_s`: seconds of the driver's loop, which make up the whole update."""
+    trials = [trial for group in groups for trial in group.trials]
+    valid = [trial for trial in trials if trial.valid]
+    shares = (
+        pass_at_k([[e.success for e in trial.episodes] for trial in valid], max_episodes) if valid else []
+    )
+    ages = staleness(valid, result.version - int(result.applied))
+    wall = max(wait_s + update_s + push_s, 1e-9)
+    counts = [trial.token_counts() for trial in trials]
+    sampled = sum(sum(c.values()) for c in counts)
+    metrics = result.metrics
+    return UpdateRecord(
+        update=update,
+        version=result.version,
+        t=t,
+        trials=len(trials),
+        p_at_k=[share.value for share in shares],
+        reward_mean=result.rows.reward_mean,
+        staleness_mean=sum(ages) / len(ages) if ages else None,
+        staleness_max=max(ages, default=0),
+        rows=result.rows.rows,
+        dropped_rows=result.rows.zero_rows,
+        policy_loss=metrics.get("policy_loss"),
+        entropy=metrics.get("entropy"),
+        grad_norm=metrics.get("grad_norm"),
+        lr=metrics.get("lr", 0.0),
+        clip_fraction=metrics.get("clip_fraction"),
+        mismatch_kl=metrics.get("mismatch_kl"),
+        ratio_mean=metrics.get("ratio_mean"),
+        sampled_tokens=sampled,
+        trained_tokens=int(metrics.get("tokens_trained", 0)),
+        wait_s=wait_s,
+        update_s=update_s,
+        push_s=push_s,
+        learner_idle=(wait_s + push_s) / wall,
+        rollout_idle=rollout_idle,
+        trials_per_s=len(trials) / wall,
+        tokens_per_s=sampled / wall,
+        invalid_share=result.rows.invalid_share,
+        reflection_tokens=sum(c.get(TurnKind.REFLECT, 0) for c in counts),
+    )
+
+
+def staleness(trials: Sequence[Trial], version: int) -> list[int]:
+    """For each sampled token: how many versions older its weights were than those that trained on it."""
+    return [version - v for trial in trials for turn in trial.turns() for v in turn.versions or ()]
