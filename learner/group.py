@@ -164,7 +164,7 @@ class LearnerGroup:
         return self._wait(phase, {0: getattr(self.actors[0], method).remote(*args)})[0]
 
     def _split(self, phase: str, method: str, *args: Any) -> list[Any]:
-        """Call a method of rank 0 that returns a tuple; references to its elements, left in the object store."""
+        """Call a method of rank 0 that returns a tuple; its elements stay in the object store."""
         self._check_open()
         count = self.world + (method == "prepare_shards")
         refs: list[Any] = getattr(self.actors[0], method).options(num_returns=count).remote(*args)

@@ -62,7 +62,8 @@ class DeviceBatch:
         """Copy to the device."""
 
         def put(array: object) -> Tensor:
-            return torch.as_tensor(array).to(device, non_blocking=True)
+            # A copy: what comes out of the object store is read-only.
+            return torch.tensor(array).to(device, non_blocking=True)
 
         unit = {"sequence": micro.row_tokens, "trial": micro.trial_tokens}.get(normalise)
         return cls(

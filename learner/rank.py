@@ -241,7 +241,7 @@ class LearnerRank:
         return str(folder)
 
     def load_checkpoint(self, folder: str) -> dict[str, Any]:
-        """Go on from a complete checkpoint: weights, optimiser, RNG, schedule. Returns the caller's `extra`."""
+        """Go on from a complete checkpoint: weights, optimiser, RNG, schedule. Returns `extra`."""
         found = checkpoint.read(Path(folder))
         if found.extra["world"] != self.world:
             raise ConfigError(
@@ -285,7 +285,7 @@ class LearnerRank:
             return self.logprobs(batch, self.model)
 
     def _reference(self, attention: str) -> PolicyModel | None:
-        """A frozen copy of the start, if a KL term needs it. With LoRA it is the model without its adapter."""
+        """A frozen copy of the start, if a KL term needs it; with LoRA, the model without adapter."""
         if self.settings.objective.kl_coef == 0 or self.settings.lora is not None:
             return None
         frozen = PolicyModel(

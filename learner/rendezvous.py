@@ -28,7 +28,7 @@ def open_store(host: str, world: int, timeout_s: float) -> TCPStore:
 
 
 def join(store: Store, rank: int, world: int, device: torch.device, timeout_s: float) -> None:
-    """Form the process group; a no-op if this process has one of the same size. Raises InfrastructureError."""
+    """Form the process group, or keep one of the same size. Raises InfrastructureError."""
     if dist.is_initialized():
         if dist.get_world_size() != world or dist.get_rank() != rank:
             raise InfrastructureError(

@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """What became of one consumed trial, for people: `advantages` in the order act turns, then reflections."""
+    """What became of a consumed trial. `advantages`: those of its act turns, then of its reflections."""
 
     ticket: str
     member: int
@@ -126,7 +126,7 @@ def build_rows(
     invalid_penalty: float = 0.0,
     values: Values | None = None,
 ) -> RowBatch:
-    """Rows of all groups of an update, in the order of groups, trials and turns. `values` is for PPO alone."""
+    """Rows of an update in the order of groups, trials and turns. `values` is for PPO alone."""
     credit = credit_of(config)
     rewards = [[trial_rewards(t, invalid_penalty) for t in group] for group in groups]
     assigned: list[TrialAdvantages | None] = []

@@ -1,4 +1,4 @@
-"""The learning rate of an update, as a pure function of its number: a resumed run needs no scheduler state."""
+"""The learning rate as a pure function of the update's number: a resumed run needs no scheduler state."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class SftProgress:
 
 @dataclass(frozen=True, slots=True)
 class SftStats:
-    """Of the whole training. `loss` is the mean of the last tenth of the steps, in nats per response token."""
+    """Of the whole training. `loss`: mean of the last tenth of the steps, in nats per response token."""
 
     steps: int
     rows: int

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import math
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ def quiet() -> None:
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\..*")
 
 
 def _deepspeed() -> Any:
@@ -46,7 +48,7 @@ def _deepspeed() -> Any:
 
 
 class ZeroEngine:
-    """One rank's engine. The process group must exist. All methods but `state` are called by all ranks alike."""
+    """One rank's engine. The process group must exist. All ranks call the same methods alike."""
 
     def __init__(self, model: nn.Module, settings: RankSettings, world: int, device: torch.device) -> None:
         self.world, self.stage = world, settings.learner.zero_stage
@@ -106,7 +108,7 @@ class ZeroEngine:
         self.engine.backward(loss * self.world, scale_wrt_gas=False)
 
     def step(self, lr: float) -> tuple[bool, float]:
-        """Clip and step, unless the gradient isn't finite: (whether stepped, gradient norm before clipping)."""
+        """Clip and step unless the gradient isn't finite: (whether stepped, norm before clipping)."""
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
         if self._ds_stage == 0:

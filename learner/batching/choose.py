@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def choose_strategy(wanted: str, device: torch.device) -> Strategy:
-    """`auto`: packed where variable-length attention runs (GPU with flash-attention), else sorted by length."""
+    """`auto`: packed where variable-length attention runs (GPU, flash-attention), else sorted by length."""
     if wanted == "packed" or (wanted == "auto" and has_flash_attention(device)):
         return "packed"
     return "sorted"
 
 
 def has_flash_attention(device: torch.device) -> bool:
-    """Whether transformers can use flash-attention here; without it a packed row gets a block-diagonal mask."""
+    """Whether transformers can use it here; without it a packed row gets a block-diagonal mask."""
     if device.type != "cuda":
         return False
     from transformers.utils import is_flash_attn_2_available
