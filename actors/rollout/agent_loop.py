@@ -75,8 +75,10 @@ class AgentLoop:
         self._held: set[_Held] = set()
         self._progress: list[tuple[_Held, Progress]] = []
         self._ended: list[_Ended] = []
-        self._room, self._dirty, self._drained = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._room, self._dirty = asyncio.Event(), asyncio.Event()
+        self._claims_no_more, self._drained = asyncio.Event(), asyncio.Event()
         self._draining = False
+        self._writing = 0
         self._writing_since: float | None = None
         self._threads = {
             what: ThreadPoolExecutor(1, thread_name_prefix=f"{name}-{what}")
@@ -101,6 +103,9 @@ class AgentLoop:
         """Claim nothing more, let trials finish for `timeout_s`, then give the others back; `run` ends."""
         self._draining = True
         self._room.set()
+        # A claim under way could take again what is given back below.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._claims_no_more.wait(), CLAIM_BLOCK_S + CANCEL_S)
         await self._until_empty(timeout_s)
         unfinished = [held for held in self._held if held.task and not held.task.done()]
         for held in unfinished:
@@ -112,6 +117,7 @@ class AgentLoop:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._in("renew", self._buffer.release, claims), CANCEL_S)
             self._held.difference_update(unfinished)
+            self._tally.in_flight(len(self._held))
         await self._until_empty(CANCEL_S)
         stats = self.stats()
         self._drained.set()
@@ -121,7 +127,7 @@ class AgentLoop:
         """Counters and gauges."""
         since = self._writing_since
         return self._tally.stats(
-            unwritten=len(self._progress) + len(self._ended),
+            unwritten=len(self._progress) + len(self._ended) + self._writing,
             blocked_s=0.0 if since is None else time.monotonic() - since,
         )
 
@@ -144,6 +150,7 @@ class AgentLoop:
                 self._held.add(held)
                 held.task = asyncio.create_task(self._play_one(held))
             self._tally.in_flight(len(self._held))
+        self._claims_no_more.set()
         await asyncio.Event().wait()  # `run` ends by the drain, not by the end of claiming
 
     async def _play_one(self, held: _Held) -> None:
@@ -190,9 +197,10 @@ class AgentLoop:
             over = {each.held for each in ended if each.failure is None}
             progress = [(held, item) for held, item in self._progress if held not in over]
             self._progress = []
+            self._writing = len(progress) + len(ended)
             self._writing_since = time.monotonic()
             lost = await self._in("write", self._write_now, progress, ended)
-            self._writing_since = None
+            self._writing, self._writing_since = 0, None
             for held in lost:
                 self._lose(held)
             self._held.difference_update(each.held for each in ended)
