@@ -32,7 +32,8 @@ _replies = msgspec.msgpack.Decoder(Reply)
 
 
 class Replica(Protocol):
-    """One engine, as reached from here. Exceptions of these calls mean that the replica is lost."""
+    """One engine, as reached from here. A call is under way when it returns, awaited or not; an exception of
+    `collect` means that the replica is lost."""
 
     def submit(self, client_id: str, requests: bytes) -> Awaitable[None]: ...
 

@@ -89,6 +89,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Total time for which updates held generation."""
     cpu_s: float = 0.0
     """CPU seconds of the engine's process."""
+    pid: int = 0
 
 
 Sink = Callable[[Reply], None]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import threading
 import time
@@ -138,6 +139,7 @@ class StepEngine:
             failed_updates=self._failed_updates,
             paused_s=self._paused_s,
             cpu_s=time.process_time(),
+            pid=os.getpid(),
         )
 
     # --- requests (event loop side)
