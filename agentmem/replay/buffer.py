@@ -6,6 +6,7 @@ of processes hold one for the same run; threads may share one. A dead server is 
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         self.run, self.fingerprint = run, fingerprint
         self.keys = Keys(run)
         self.codec = Codec(self.settings.compression)
+        self._nonce = secrets.token_hex(8)
         self.server = Server(url, deadline_s=deadline_s)
         self.server.check()
         self._open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentmem.failures import ConfigError, ReplayError
@@ -19,6 +19,9 @@ Arg = str | bytes | int | float | memoryview
 MIN_VERSION = (6, 2)
 """XAUTOCLAIM."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.05, 2.0
+LARGE_BYTES = 16 << 10
+"""Words of this size are worth sending without a copy."""
+READ_BYTES = 256 << 10
 MAX_BLOCK_S = 1.0
 """The longest that one blocking command waits; well below the socket timeout."""
 
@@ -26,6 +29,22 @@ MAX_BLOCK_S = 1.0
 def without_password(url: str) -> str:
     """The URL as it may be logged."""
     return re.sub(r"(://)[^@/]*@", r"\1***@", url)
+
+
+def packed(words: Sequence[Arg]) -> list[bytes | memoryview]:
+    """A command on the wire, in pieces: small words joined, large ones as they are."""
+    pieces: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = word if isinstance(word, bytes | memoryview) else str(word).encode()
+        small.append(b"$%d\r\n" % len(data))
+        if len(data) < LARGE_BYTES:
+            small += [data, b"\r\n"]
+        else:
+            pieces += [b"".join(small), data]
+            small = [b"\r\n"]
+    pieces.append(b"".join(small))
+    return pieces
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -61,6 +80,7 @@ class Server:
                 socket_connect_timeout=connect_timeout_s,
                 retry=Retry(NoBackoff(), 0),
                 health_check_interval=0,
+                socket_read_size=READ_BYTES,
                 decode_responses=False,
             )
         except ValueError as error:
@@ -107,25 +127,76 @@ class Server:
         """One command; its reply as the client library shapes it."""
         return self.call(lambda: self.client.execute_command(*words))
 
+    def _load(self, text: str) -> str:
+        sha = self._shas.get(text)
+        if sha is None:
+            loaded = self.client.script_load(text)
+            sha = self._shas[text] = loaded.decode() if isinstance(loaded, bytes) else str(loaded)
+        return sha
+
     def script(self, text: str, key: str, args: Sequence[Arg]) -> Any:
         """Run a script by its digest; it is loaded when the server doesn't know it (first use, restart)."""
 
         def run() -> Any:
-            sha = self._shas.get(text)
-            if sha is None:
-                sha = self._shas[text] = str(self.client.script_load(text))
             try:
-                return self.client.execute_command("EVALSHA", sha, 1, key, *args)
+                return self.client.execute_command("EVALSHA", self._load(text), 1, key, *args)
             except self._errors.NoScriptError:
-                self.client.script_load(text)
-                return self.client.execute_command("EVALSHA", sha, 1, key, *args)
+                del self._shas[text]
+                return self.client.execute_command("EVALSHA", self._load(text), 1, key, *args)
 
         return self.call(run)
 
-    def insert_script(self, text: str, key: str, args: Sequence[Arg]) -> Any | None:
-        """Like `script`, but None when the server has no memory for it (nothing was written then)."""
+    def _transaction(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
+        """MULTI, the commands, EXEC; their replies (an error of a single one is raised).
+
+        Large words go to the socket as they are: the client library would copy them twice.
+        """
+        wire = [piece for words in (("MULTI",), *commands, ("EXEC",)) for piece in packed(words)]
+        pool = self.client.connection_pool
+        connection = pool.get_connection()
         try:
-            return self.script(text, key, args)
+            connection.send_packed_command(wire)
+            refused: Exception | None = None
+            for _ in range(len(commands) + 1):
+                try:
+                    connection.read_response()
+                except self._errors.ResponseError as error:
+                    refused = refused or error
+            try:
+                replies: list[Any] = connection.read_response()
+            except self._errors.ResponseError as error:
+                raise refused or error from None
+        except self._errors.ResponseError:
+            raise
+        except BaseException:
+            connection.disconnect()  # a half-sent command or an unread reply is on it
+            raise
+        finally:
+            pool.release(connection)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def insert_script(
+        self, text: str, key: str, args: Sequence[Arg], staged: Mapping[str, bytes | memoryview]
+    ) -> Any | None:
+        """Like `script`, but None when the server has no memory for it (nothing was written then).
+
+        The values `staged` are set in the same transaction, before the script, which must rename or unlink
+        them: a script's own arguments are copied twice on the server, which large payloads feel.
+        """
+        try:
+            if not staged:
+                return self.script(text, key, args)
+            sets = [("SET", name, value) for name, value in staged.items()]
+            return self.call(
+                lambda: self._transaction([*sets, ("EVALSHA", self._load(text), 1, key, *args)])[-1]
+            )
+        except self._errors.NoScriptError:  # the server restarted in between; what was staged is still there
+            self.command("UNLINK", *staged)
+            del self._shas[text]
+            return self.insert_script(text, key, args, staged)
         except self._errors.OutOfMemoryError:
             return None
         except self._errors.ResponseError as error:

@@ -233,6 +233,7 @@ class EmbeddedServer:
             f'dir "{self._data}"',
             f"appendonly {'yes' if self._append_only else 'no'}",
             "appendfsync everysec",
+            "auto-aof-rewrite-min-size 512mb",  # trials come and go: less would be rewritten all the time
             'save ""',
             f"maxmemory {self._maxmemory}",
             "maxmemory-policy noeviction",

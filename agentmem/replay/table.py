@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agentmem.failures import ConfigError, ReplayError
 from agentmem.replay import lua
 from agentmem.replay.codec import Codec, CodecError, join
-from agentmem.replay.connect import Arg, Server
+from agentmem.replay.connect import LARGE_BYTES, Arg, Server
 from agentmem.replay.keys import Keys
 
 READ_BATCH_BYTES = 2 << 20
@@ -22,7 +22,25 @@ BLOCKED = 2
 BLOCKED_POLL_S = 0.5
 """A blocked producer asks again after this, also without a signal that there is room."""
 
-I = TypeVar("I")  # noqa: E741
+
+class Insert(NamedTuple):
+    """One item of an insert script: its arguments, and its payload in chunks."""
+
+    head: list[Arg]
+    chunks: list[bytes | memoryview]
+    size: int
+    exempt: bool = False
+    """Never blocked by the budget, so it goes first."""
+
+
+def _batch(waiting: Sequence[int], items: Sequence[Insert]) -> list[int]:
+    """The first of `waiting` that make up about `INSERT_BATCH_BYTES`, at least one."""
+    size = 0
+    for n, index in enumerate(waiting):
+        size += items[index].size
+        if n and size > INSERT_BATCH_BYTES:
+            return list(waiting[:n])
+    return list(waiting)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,60 +89,72 @@ class Table:
     keys: Keys
     codec: Codec
     settings: Settings
+    _nonce: str
+    """Names what this process stages; nobody else does so in a transaction of the same name."""
 
     def _run(self, script: str, *args: Arg) -> Any:
         return self.server.script(script, self.keys.prefix, args)
 
-    def _insert(
-        self, script: str, head: Sequence[Arg], items: Sequence[tuple[I, list[Arg], int]], producer: str
-    ) -> list[int]:
-        """Send items (value, arguments, bytes) in batches; wait while the server or the budget has no room.
+    def _insert(self, script: str, head: Sequence[Arg], items: Sequence[Insert], producer: str) -> list[int]:
+        """Send items in batches; wait while the server or the budget has no room.
 
-        A reply of `BLOCKED` is asked again. Returns the other replies, in order. Raises
-        ReplayError after `blocked_limit_s`.
+        A reply of `BLOCKED` is asked again. Returns the other replies, in order. Raises ReplayError when
+        nothing got in for `blocked_limit_s`.
         """
         results: dict[int, int] = {}
-        waiting = list(range(len(items)))
+        waiting = sorted(range(len(items)), key=lambda index: not items[index].exempt)
         blocked_since: float | None = None
         told = time.monotonic()
         while waiting:
-            batch: list[int] = []
-            size = 0
-            for index in waiting:
-                if batch and size + items[index][2] > INSERT_BATCH_BYTES:
-                    break
-                batch.append(index)
-                size += items[index][2]
+            # Who is blocked asks with one item, not with all that it has.
+            batch = waiting[:1] if blocked_since is not None else _batch(waiting, items)
             now = time.monotonic()
-            waited_ms = 0 if blocked_since is None else int(1000 * (now - told))
-            args: list[Arg] = [self.settings.byte_budget, producer, waited_ms, *head]
-            for index in batch:
-                args.extend(items[index][1])
-            replies = self.server.insert_script(script, self.keys.prefix, args)
-            if replies is not None:
+            waited_ms = -1 if blocked_since is None else int(1000 * (now - told))
+            args, staged = self._arguments([items[index] for index in batch])
+            first: list[Arg] = [self.settings.byte_budget, producer, waited_ms, int(bool(staged)), *head]
+            replies = self.server.insert_script(script, self.keys.prefix, [*first, *args], staged)
+            if replies is None:
+                self._note_full(producer)
+                replies = [BLOCKED] * len(batch)
+            else:
                 told = now
-                for index, reply in zip(batch, replies, strict=True):
-                    if reply != BLOCKED:
-                        results[index] = reply  # noqa: PERF403
-            rest = [index for index in waiting if index not in results]
-            if len(rest) == len(waiting):
-                blocked_since = now if blocked_since is None else blocked_since
-                if replies is None:
-                    self._note_full(producer)
-                if now - blocked_since > self.settings.blocked_limit_s:
-                    raise ReplayError(
-                        f"blocked on buffer for {now - blocked_since:.0f} s: the budget of "
-                        f"{self.settings.byte_budget} bytes is used up and the learner frees nothing"
-                    )
+            entered = {i: r for i, r in zip(batch, replies, strict=True) if r != BLOCKED}
+            results |= entered
+            waiting = [index for index in waiting if index not in entered]
+            if len(entered) == len(batch):
+                blocked_since = None
+            elif entered or blocked_since is None:
+                blocked_since = now
+            elif now - blocked_since > self.settings.blocked_limit_s:
+                raise ReplayError(
+                    f"blocked on buffer for {now - blocked_since:.0f} s: the budget of "
+                    f"{self.settings.byte_budget} bytes is used up and the learner frees nothing"
+                )
+            if not entered:
                 self.server.wait_list(self.keys("space"), BLOCKED_POLL_S)
-            waiting = rest
         return [results[index] for index in range(len(items))]
+
+    def _arguments(self, batch: Sequence[Insert]) -> tuple[list[Arg], dict[str, bytes | memoryview]]:
+        """The items' arguments; large payloads are staged under names that stand in their place."""
+        staged: dict[str, bytes | memoryview] = {}
+        stage = sum(item.size for item in batch) >= LARGE_BYTES
+        args: list[Arg] = []
+        for item in batch:
+            args += item.head
+            for chunk in item.chunks:
+                if stage:
+                    name = f"{self.keys.prefix}s:{self._nonce}:{len(staged)}"
+                    staged[name] = chunk
+                    args.append(name)
+                else:
+                    args.append(chunk)
+        return args, staged
 
     def _insert_when_room(self, script: str, args: Sequence[Arg]) -> Any:
         """A small insert: it isn't held to the byte budget, but a server without memory is waited for."""
         end = time.monotonic() + self.settings.blocked_limit_s
         while True:
-            reply = self.server.insert_script(script, self.keys.prefix, args)
+            reply = self.server.insert_script(script, self.keys.prefix, args, {})
             if reply is not None:
                 return reply
             if time.monotonic() > end:

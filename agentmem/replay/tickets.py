@@ -19,7 +19,7 @@ from agentmem.replay import lua
 from agentmem.replay.codec import EpisodeRecord, decode_record, encode_record, join, split
 from agentmem.replay.connect import MAX_BLOCK_S, Arg
 from agentmem.replay.structs import Claim, CommitResult, FailResult, Progress, RejectedError
-from agentmem.replay.table import Table
+from agentmem.replay.table import Insert, Table
 from agentmem.trajectory import SCHEMA_VERSION, SchemaError, Split, Ticket, Trial
 from agentmem.trajectory import codec as trajectory
 
@@ -146,13 +146,13 @@ class TicketTable(Table):
         """
         if not items:
             return []
-        rows: list[tuple[Progress, list[Arg], int]] = []
+        rows = []
         for item in items:
             record = EpisodeRecord(SCHEMA_VERSION, item.episode, item.reflections, item.advice, item.wall_s)
             payload = self.codec.compress(encode_record(record))
             chunks = split(payload)
             head = [*_fence([item.claim]), item.episode.index, len(chunks), len(payload)]
-            rows.append((item, [*head, *chunks], len(payload)))
+            rows.append(Insert(head, chunks, len(payload), item.claim.ticket.task.split is Split.EVAL))
         return [bool(r) for r in self._insert(lua.PROGRESS, [], rows, items[0].claim.consumer)]
 
     def commit(self, items: Sequence[tuple[Claim, Trial]]) -> list[CommitResult]:
@@ -164,14 +164,14 @@ class TicketTable(Table):
         """
         if not items:
             return []
-        rows: list[tuple[Trial, list[Arg], int]] = []
+        rows = []
         for claim, trial in items:
             _check(claim.ticket, trial)
             payload = self.codec.pack(trial)
             chunks = split(payload)
             low, high = trial.version_range() or ("", "")
-            head = [trial.ticket, _LETTER[trial.task.split], low, high, len(payload), len(chunks)]
-            rows.append((trial, [*head, *chunks], len(payload)))
+            head: list[Arg] = [trial.ticket, _LETTER[trial.task.split], low, high, len(payload), len(chunks)]
+            rows.append(Insert(head, chunks, len(payload), trial.task.split is Split.EVAL))
         replies = self._insert(lua.COMMIT, [self.settings.min_group], rows, items[0][0].consumer)
         for (_, trial), reply in zip(items, replies, strict=True):
             if reply == 3:

@@ -212,11 +212,17 @@ local function admitted(more, budget)
   return false
 end
 
+-- Large payloads come as keys set in the same transaction, small ones as they are.
+local function store(key, value, staged)
+  if staged then redis.call('RENAME', value, key) else redis.call('SET', key, value) end
+end
+
+-- `waited_ms` is how long this producer has waited since it last asked; negative if it wasn't blocked.
 local function note_blocked(producer, waited_ms, blocked)
-  add('blocked_ms', waited_ms)
+  if waited_ms > 0 then add('blocked_ms', waited_ms) end
   if blocked then
     redis.call('ZADD', P .. 'blocked', now_ms(), producer)
-  elseif waited_ms > 0 then
+  elseif waited_ms >= 0 then
     redis.call('ZREM', P .. 'blocked', producer)
   end
 end

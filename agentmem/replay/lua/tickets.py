@@ -178,10 +178,12 @@ return total
 """)
 
 PROGRESS = script(r"""
--- budget, producer, waited ms; items: ticket id, entry, attempt, episode, chunk count, bytes, chunks...
+-- budget, producer, waited ms, staged
+-- items: ticket id, entry, attempt, episode, chunk count, bytes, chunks...
 -- reply per item: 1 saved, 0 lost, 2 blocked (this and all that follow)
-local budget, out, blocked = tonumber(ARGV[1]), {}, false
-local i = 4
+local budget, staged, out, blocked = tonumber(ARGV[1]), ARGV[4] == '1', {}, false
+if staged then pass_when_full() end  -- the transaction was let in, its values are there
+local i = 5
 while i <= #ARGV do
   local id, episode, chunks, bytes = ARGV[i], ARGV[i + 3], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local letter = holds(id, ARGV[i + 1], ARGV[i + 2])
@@ -195,12 +197,17 @@ while i <= #ARGV do
     if blocked and letter ~= 'e' then
       out[#out + 1] = 2
     else
-      for c = 0, chunks - 1 do redis.call('HSET', p, episode .. ':' .. c, ARGV[i + 6 + c]) end
+      for c = 0, chunks - 1 do
+        local value = ARGV[i + 6 + c]
+        if staged then value = redis.call('GET', value) end
+        redis.call('HSET', p, episode .. ':' .. c, value)
+      end
       redis.call('HINCRBY', p, 'bytes', bytes)
       add('progress_bytes', bytes)
       out[#out + 1] = 1
     end
   end
+  if staged then redis.call('UNLINK', unpack(ARGV, i + 6, i + 5 + chunks)) end
   i = i + 6 + chunks
 end
 note_blocked(ARGV[2], tonumber(ARGV[3]), blocked)
@@ -208,11 +215,13 @@ return out
 """)
 
 COMMIT = script(r"""
--- budget, producer, waited ms, min_group
+-- budget, producer, waited ms, staged, min_group
 -- items: ticket id, split letter, lowest version, highest version, bytes, chunk count, chunks...
 -- reply per item: 1 accepted, 0 duplicate, 2 blocked (with all training trials after it), 3 wrong split
-local budget, min_group, out, blocked = tonumber(ARGV[1]), tonumber(ARGV[4]), {}, false
-local i = 5
+local budget, staged, min_group = tonumber(ARGV[1]), ARGV[4] == '1', tonumber(ARGV[5])
+local out, blocked = {}, false
+if staged then pass_when_full() end  -- the transaction was let in, its values are there
+local i = 6
 while i <= #ARGV do
   local id, bytes, chunks = ARGV[i], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local letter, entry, owner = live(id)
@@ -226,7 +235,7 @@ while i <= #ARGV do
     if blocked and letter ~= 'e' then
       out[#out + 1] = 2
     else
-      for c, key in ipairs(payload_keys(id, chunks)) do redis.call('SET', key, ARGV[i + 5 + c]) end
+      for c, key in ipairs(payload_keys(id, chunks)) do store(key, ARGV[i + 5 + c], staged) end
       leave_stream(id, letter, entry)
       forget_attempts(id)
       free_progress(id)
@@ -244,6 +253,7 @@ while i <= #ARGV do
       out[#out + 1] = 1
     end
   end
+  if staged then redis.call('UNLINK', unpack(ARGV, i + 6, i + 5 + chunks)) end
   i = i + 6 + chunks
 end
 note_blocked(ARGV[2], tonumber(ARGV[3]), blocked)
