@@ -45,6 +45,10 @@ class EnvWorker:
         """Counters and gauges."""
         return self._service.stats()
 
+    async def forget(self, client: str) -> int:
+        """Take back the slots of an agent that is known to be dead."""
+        return self._service.forget(client)
+
     async def host_pids(self) -> list[int]:
         """The processes that hold its environments."""
         return self._service.host_pids()

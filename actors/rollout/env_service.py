@@ -150,6 +150,17 @@ class EnvService:
             demoted=self._demoted and self._settings.light,
         )
 
+    def forget(self, client_name: str) -> int:
+        """Take back the slots of a client that is known to be dead; returns how many."""
+        client = self._clients.pop(client_name, None)
+        if client is None:
+            return 0
+        slots = sum(session.slot is not None for session in client.sessions.values())
+        self._reclaimed += slots
+        for session in list(client.sessions.values()):
+            self._release(session)
+        return slots
+
     def host_pids(self) -> list[int]:
         """The host processes that live."""
         return [host.pid for host in self._hosts if host.pid is not None and not host.dead]
@@ -287,11 +298,8 @@ class EnvService:
         while True:
             await asyncio.sleep(self._client_lease_s / 4)
             silent = time.monotonic() - self._client_lease_s
-            for client in [c for c in self._clients.values() if c.seen < silent]:
-                del self._clients[client.name]
-                for session in list(client.sessions.values()):
-                    self._reclaimed += session.slot is not None
-                    self._release(session)
+            for name in [c.name for c in self._clients.values() if c.seen < silent]:
+                self.forget(name)
 
 
 def _wake(client: _Client) -> None:

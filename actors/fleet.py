@@ -1,0 +1,357 @@
+"""Env workers and agent actors of a run: as many as desired, whatever happens to them.
+
+- `start` brings up all of them and raises the first error. From then on `supervise`, called every few
+  seconds, notices who is dead or silent and starts replacements without waiting for them.
+- A replacement costs one restart of its role's budget. A spent budget raises BudgetError with the last cause;
+  a cause that a restart can't mend (a data failure, a bug) is raised as it is.
+- `scale` changes the desired numbers at any time. An agent that leaves drains first; an env worker that
+  leaves gets no new trials and is ended when its last one is over, or after the drain's time.
+- A dead agent's leases and env slots are given up at once, so its trials go on elsewhere without delay.
+
+All methods run in one event loop, the driver's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from actors import agent, env_worker
+from actors.agent_settings import AgentSettings
+from actors.ray_calls import answer, kill
+from actors.reconcile import Member, State, reconcile
+from actors.rollout.agent_stats import AgentStats
+from actors.rollout.env_service import ServiceStats
+from agentmem.config import RunConfig
+from agentmem.failures import AgentMemError, BudgetError, Failure, InfrastructureError, ResourceError
+from agentmem.replay import ReplayBuffer
+
+log = logging.getLogger(__name__)
+
+START_S = 120.0
+"""Until a new actor has its process, its imports and its tokenizer."""
+PING_S = 20.0
+"""A member that doesn't answer a ping for so long is dead: its event loop does nothing heavy."""
+STATS_S = 5.0
+
+
+class Role(StrEnum):
+    """What the fleet is made of."""
+
+    ENV_WORKER = "env_worker"
+    AGENT = "agent"
+
+
+@dataclass(eq=False, slots=True)
+class _Live:
+    """One actor, from its start to its end."""
+
+    name: str
+    handle: Any
+    state: State = State.STARTING
+    cause: BaseException | None = None
+    life: asyncio.Task[None] | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is running, or dead."""
+
+    def die(self, cause: BaseException) -> None:
+        if self.state in (State.STARTING, State.RUNNING):
+            self.state, self.cause = State.DEAD, cause
+        self.ready.set()
+
+
+class Fleet:
+    """See the module's docstring. `ray_options` are Ray's own, by role (`resources`, `runtime_env`, …)."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        settings: AgentSettings,
+        *,
+        ray_options: dict[Role, dict[str, Any]] | None = None,
+    ) -> None:
+        self._env, self._settings = config.env, settings
+        self._budget = config.supervision.restart_budget
+        self._drain_s = config.supervision.drain_timeout_s
+        self._options = ray_options or {}
+        self._desired = {
+            Role.ENV_WORKER: config.env.workers if config.env.placement == "worker" else 0,
+            Role.AGENT: config.agents.replicas,
+        }
+        self._members: dict[Role, list[_Live]] = {role: [] for role in Role}
+        self._made = dict.fromkeys(Role, 0)
+        self._restarts = dict.fromkeys(Role, 0)
+        self._engines: dict[str, Any] = {}
+        self._scaling = False
+        self._ending: set[asyncio.Task[None]] = set()
+        self._buffer: ReplayBuffer | None = None
+
+    async def start(self) -> None:
+        """Bring up all members. Raises the first error; `close` is still needed then."""
+        self._reconcile()
+        await self._until_ready()
+
+    async def supervise(self) -> None:
+        """One look at everybody. Raises what can't be repaired."""
+        await asyncio.gather(*(self._look_at(each) for each in self._all(State.RUNNING)))
+        if not self._scaling:  # newcomers that don't come are `scale`'s to report, not to be restarted
+            self._reconcile()
+
+    async def scale(self, *, env_workers: int | None = None, agents: int | None = None) -> None:
+        """Change the desired numbers, and wait until newcomers are up. On an error the old numbers stand."""
+        before = dict(self._desired)
+        if env_workers is not None and self._settings.placement == "local":
+            raise ResourceError("env.placement is 'local': there are no env workers to scale")
+        if env_workers is not None:
+            self._desired[Role.ENV_WORKER] = env_workers
+        if agents is not None:
+            self._desired[Role.AGENT] = agents
+        self._reconcile()
+        self._scaling = True
+        try:
+            await self._until_ready()
+        except AgentMemError:
+            self._desired = before
+            for role in Role:  # those that failed to come aren't missed: no restart, no budget
+                self._members[role] = [m for m in self._members[role] if m.state is not State.DEAD]
+            raise
+        finally:
+            self._scaling = False
+
+    async def set_engines(self, engines: dict[str, Any]) -> None:
+        """The engines that agents use from now on, by name."""
+        self._engines = dict(engines)
+        await self._configure()
+
+    def size(self) -> dict[str, int]:
+        """Members that are running, by role."""
+        return {role.value: sum(m.state is State.RUNNING for m in self._members[role]) for role in Role}
+
+    def restarts(self) -> dict[str, int]:
+        """Restarts so far, by role."""
+        return {role.value: count for role, count in self._restarts.items()}
+
+    def handles(self, role: Role) -> dict[str, Any]:
+        """Actor handles of the running members."""
+        return {m.name: m.handle for m in self._members[role] if m.state is State.RUNNING}
+
+    async def agent_stats(self) -> list[AgentStats]:
+        """Of the agents that answer."""
+        return await self._stats(Role.AGENT, AgentStats)
+
+    async def worker_stats(self) -> list[ServiceStats]:
+        """Of the env workers that answer."""
+        return await self._stats(Role.ENV_WORKER, ServiceStats)
+
+    async def close(self, drain_s: float) -> None:
+        """Drain agents for at most `drain_s`, then end everything."""
+        self._desired = dict.fromkeys(Role, 0)
+        await asyncio.gather(*(self._end_agent(each, drain_s) for each in self._members[Role.AGENT]))
+        await asyncio.gather(*(self._end_worker(each, 0.0) for each in self._members[Role.ENV_WORKER]))
+        for task in self._ending:
+            task.cancel()
+        for member in self._all():
+            if member.life is not None:
+                member.life.cancel()
+            kill(member.handle)
+        self._members = {role: [] for role in Role}
+        if self._buffer is not None:
+            self._buffer.close()
+
+    # --- who is there
+
+    def _all(self, state: State | None = None) -> list[_Live]:
+        return [m for members in self._members.values() for m in members if state in (None, m.state)]
+
+    async def _look_at(self, member: _Live) -> None:
+        try:
+            await answer(member.handle.ping.remote(), member.name, PING_S)
+        except Exception as error:
+            member.die(error)
+
+    def _reconcile(self) -> None:
+        """Make what is there agree with what is desired; starts and stops go on in the background."""
+        for role in Role:
+            members = self._members[role]
+            plan = reconcile(
+                self._desired[role],
+                [Member(m.name, m.state, _line(m.cause)) for m in members],
+                restarts=self._restarts[role],
+                budget=self._budget,
+            )
+            for member in [m for m in members if m.name in plan.remove]:
+                self._remove(role, member)
+            if plan.exhausted:
+                raise BudgetError(
+                    f"{role}: {self._restarts[role]} restarts are spent (supervision.restart_budget is "
+                    f"{self._budget}); last cause: {plan.exhausted}"
+                )
+            self._restarts[role] += plan.restarts
+            for _ in range(plan.start):
+                self._start_one(role)
+            for member in [m for m in members if m.name in plan.stop]:
+                member.state = State.STOPPING
+                self._background(self._retire(role, member))
+
+    def _start_one(self, role: Role) -> None:
+        name = f"{role}-{self._made[role]}".replace("_", "-")
+        self._made[role] += 1
+        options = {"num_cpus": 1, **self._options.get(role, {})}
+        if role is Role.AGENT:
+            member = _Live(name, agent.create(self._settings, name, **options))
+            member.life = asyncio.create_task(self._live_agent(member))
+        else:
+            env = self._env
+            handle = env_worker.create(
+                self._settings.env,
+                name,
+                slots=env.slots_per_worker,
+                step_timeout_s=env.step_timeout_s,
+                **options,
+            )
+            member = _Live(name, handle)
+            member.life = asyncio.create_task(self._live_worker(member))
+        self._members[role].append(member)
+
+    def _remove(self, role: Role, member: _Live) -> None:
+        cause = member.cause
+        self._members[role].remove(member)
+        kill(member.handle)
+        log.warning("%s is dead: %s", member.name, _line(cause))
+        if role is Role.AGENT:
+            self._background(self._forfeit(member.name))
+        else:
+            self._background(self._configure())
+        if cause is not None and not isinstance(cause, InfrastructureError):
+            raise cause
+
+    # --- lives
+
+    async def _live_agent(self, member: _Live) -> None:
+        """Up to its end, which is its death unless it was asked for."""
+        try:
+            await self._started(member, member.handle.start.remote())
+            await answer(self._configuration(member), member.name, PING_S)
+            member.state = State.RUNNING
+            member.ready.set()
+            await answer(member.handle.run.remote(), member.name, None)
+            member.die(InfrastructureError(f"{member.name} ended by itself"))
+        except Exception as error:
+            member.die(error)
+
+    async def _live_worker(self, member: _Live) -> None:
+        try:
+            await self._started(member, member.handle.ping.remote())
+        except Exception as error:
+            member.die(error)
+            return
+        member.state = State.RUNNING
+        member.ready.set()
+        await self._configure()
+
+    async def _started(self, member: _Live, ref: Any) -> None:
+        import ray
+
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(ref.future()), START_S)
+        except TimeoutError:
+            free = ", ".join(f"{amount:g} {name}" for name, amount in ray.available_resources().items())
+            raise ResourceError(
+                f"{member.name} couldn't be placed or started within {START_S:g} s; free are: {free}"
+            ) from None
+        except ray.exceptions.RayError:
+            await answer(ref, member.name, PING_S)  # typed
+
+    async def _until_ready(self) -> None:
+        """Wait for all that are being started; raise the first error among them."""
+        starting = self._all(State.STARTING)
+        await asyncio.gather(*(m.ready.wait() for m in starting))
+        for member in starting:
+            if member.cause is not None:
+                raise member.cause
+
+    # --- configuration
+
+    def _configuration(self, member: _Live) -> Any:
+        slots = self._env.slots_per_worker
+        workers = {name: (handle, slots) for name, handle in self.handles(Role.ENV_WORKER).items()}
+        return member.handle.configure.remote(self._engines, workers)
+
+    async def _configure(self) -> None:
+        """Tell all running agents. Who doesn't hear it is dead, which `supervise` finds out."""
+
+        async def tell(member: _Live) -> None:
+            with contextlib.suppress(InfrastructureError):
+                await answer(self._configuration(member), member.name, PING_S)
+
+        agents = [m for m in self._members[Role.AGENT] if m.state in (State.RUNNING, State.STOPPING)]
+        await asyncio.gather(*(tell(member) for member in agents))
+
+    async def _stats(self, role: Role, kind: type[Any]) -> list[Any]:
+        refs = [(name, handle.stats.remote()) for name, handle in self.handles(role).items()]
+        answers = await asyncio.gather(
+            *(answer(ref, name, STATS_S) for name, ref in refs), return_exceptions=True
+        )
+        return [stats for stats in answers if isinstance(stats, kind)]
+
+    # --- ends
+
+    async def _retire(self, role: Role, member: _Live) -> None:
+        if role is Role.AGENT:
+            await self._end_agent(member, self._drain_s)
+        else:
+            await self._configure()  # no new trials
+            await self._end_worker(member, self._drain_s)
+        self._members[role].remove(member)
+
+    async def _end_agent(self, member: _Live, drain_s: float) -> None:
+        if member.ready.is_set() and member.state is not State.DEAD:
+            member.state = State.STOPPING
+            with contextlib.suppress(InfrastructureError):
+                # Beyond the drain: what it may take to give tickets back.
+                await answer(member.handle.drain.remote(drain_s), member.name, drain_s + PING_S)
+        member.state = State.STOPPING
+        kill(member.handle)
+
+    async def _end_worker(self, member: _Live, drain_s: float) -> None:
+        member.state = State.STOPPING
+        end = asyncio.get_running_loop().time() + drain_s
+        with contextlib.suppress(InfrastructureError):
+            while asyncio.get_running_loop().time() < end:
+                stats = await answer(member.handle.stats.remote(), member.name, PING_S)
+                if stats.busy == 0 and stats.waiting == 0:
+                    break
+                await asyncio.sleep(0.1)
+            await answer(member.handle.close.remote(), member.name, PING_S)
+        kill(member.handle)
+
+    async def _forfeit(self, name: str) -> None:
+        """What a dead agent held is free at once."""
+        if self._buffer is None:
+            settings = self._settings
+            self._buffer = await asyncio.to_thread(
+                ReplayBuffer, settings.replay_url, settings.run, settings=settings.replay
+            )
+        await asyncio.to_thread(self._buffer.forfeit, name)
+        with contextlib.suppress(InfrastructureError):
+            for worker, handle in self.handles(Role.ENV_WORKER).items():
+                await answer(handle.forget.remote(name), worker, PING_S)
+
+    def _background(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A convenience failed (an early release of leases): leases run out by themselves.
+            log.warning("fleet: %s", _line(error))
+
+
+def _line(error: BaseException | None) -> str:
+    return "" if error is None else Failure.of(error).what.splitlines()[0]
