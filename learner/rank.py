@@ -130,7 +130,7 @@ class LearnerRank:
         Raises NumericsError after `max_bad_updates` updates in a row whose gradients weren't finite.
         """
         cfg = self.settings.learner
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         lr = cfg.lr * lr_factor(
             self.updates_done,
             updates=cfg.updates,
@@ -149,6 +149,7 @@ class LearnerRank:
                 run.step(step, lr)
         metrics = run.metrics(lr)
         metrics["update_s"] = time.perf_counter() - started
+        metrics["cpu_s"] = time.process_time() - cpu
         applied = run.applied > 0
         self.bad_in_row = 0 if applied else self.bad_in_row + 1
         if self.bad_in_row >= cfg.max_bad_updates:
