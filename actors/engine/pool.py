@@ -17,7 +17,8 @@ from typing import Any
 
 from actors.engine.actor import create
 from actors.engine.protocol import EngineConfig, EngineStats
-from agentmem.failures import AgentMemError, BudgetError, EngineError, Failure, FailureKind, WeightSyncError
+from actors.ray_calls import answer, kill
+from agentmem.failures import AgentMemError, BudgetError, Failure, FailureKind, WeightSyncError
 from agentmem.weights.base import UpdateReport, WeightUpdate
 
 log = logging.getLogger(__name__)
@@ -64,28 +65,29 @@ class EnginePool:
         self._newest = update
         names = list(self.live)
         done = await asyncio.gather(*(self._push_one(name, update) for name in names))
-        failed = [(name, result) for name, result in zip(names, done, strict=True) if not _ok(result)]
-        for name, error in failed:
-            await self._replace(name, error, changed)
+        for name, result in zip(names, done, strict=True):
+            if isinstance(result, BaseException):
+                await self._replace(name, result, changed)
         return [result for result in done if isinstance(result, UpdateReport)]
 
     async def heal(self, changed: Changed) -> None:
         """Look at every engine and replace those that are dead."""
         names = list(self.live)
         answers = await asyncio.gather(
-            *(_answer(self.live[name].ping.remote(), PING_S) for name in names), return_exceptions=True
+            *(answer(self.live[name].ping.remote(), f"engine {name}", PING_S) for name in names),
+            return_exceptions=True,
         )
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, BaseException):
-                await self._replace(name, answer, changed)
+        for name, served in zip(names, answers, strict=True):
+            if isinstance(served, BaseException):
+                await self._replace(name, served, changed)
 
     async def stats(self) -> list[EngineStats]:
         """Of the engines that answer."""
         answers = await asyncio.gather(
-            *(_answer(handle.stats.remote(), PING_S) for handle in self.live.values()),
+            *(answer(h.stats.remote(), f"engine {name}", PING_S) for name, h in self.live.items()),
             return_exceptions=True,
         )
-        return [answer for answer in answers if isinstance(answer, EngineStats)]
+        return [stats for stats in answers if isinstance(stats, EngineStats)]
 
     def served_version(self) -> int:
         """The version that the last push left behind."""
@@ -93,32 +95,33 @@ class EnginePool:
 
     def close(self) -> None:
         """End all engines at once."""
-        import ray
-
         for handle in self.live.values():
-            ray.kill(handle)
+            kill(handle)
         self.live = {}
 
     async def _start_one(self) -> tuple[str, Any]:
         name = f"{self.policy}-{self._made}"
         self._made += 1
         handle = create(self._config, name, version=self._base_version, **self._options)
-        await _answer(handle.start.remote(), self._config.start_s + PING_S)
+        await answer(handle.start.remote(), f"engine {name}", self._config.start_s + PING_S)
         if self._newest is not None:
-            await _answer(handle.update_weights.remote(self._newest), self._newest.deadlines.total_s + PING_S)
+            limit = self._newest.deadlines.total_s + PING_S
+            await answer(handle.update_weights.remote(self._newest), f"engine {name}", limit)
         return name, handle
 
     async def _push_one(self, name: str, update: WeightUpdate) -> UpdateReport | BaseException:
         last: BaseException | None = None
         for attempt in range(self._retries + 1):
             try:
-                report: UpdateReport = await _answer(
-                    self.live[name].update_weights.remote(update), update.deadlines.total_s + PING_S
+                report: UpdateReport = await answer(
+                    self.live[name].update_weights.remote(update),
+                    f"engine {name}",
+                    update.deadlines.total_s + PING_S,
                 )
             except WeightSyncError as error:
                 log.warning("%s (attempt %d)", error, attempt + 1)
                 last = error
-            except (AgentMemError, TimeoutError) as error:
+            except AgentMemError as error:
                 return error
             else:
                 return report
@@ -126,10 +129,8 @@ class EnginePool:
         return last
 
     async def _replace(self, name: str, error: BaseException, changed: Changed) -> None:
-        import ray
-
         began = time.monotonic()
-        ray.kill(self.live.pop(name))
+        kill(self.live.pop(name))
         if isinstance(error, AgentMemError) and error.kind is FailureKind.DATA:
             raise error
         if self.restarts >= self._budget:
@@ -144,21 +145,3 @@ class EnginePool:
         self.live[fresh] = handle
         await changed(self.live)
         log.warning("engine %s (%s) replaced by %s in %.1f s", name, error, fresh, time.monotonic() - began)
-
-
-def _ok(result: object) -> bool:
-    return isinstance(result, UpdateReport)
-
-
-async def _answer(ref: Any, seconds: float) -> Any:
-    """The value of a Ray call. A dead actor is an EngineError; the actor's own typed errors are raised."""
-    import ray
-
-    try:
-        return await asyncio.wait_for(asyncio.wrap_future(ref.future()), seconds)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, AgentMemError) else error from None
-    except ray.exceptions.RayError as error:
-        raise EngineError(f"engine process is gone: {' '.join(str(error).split())[:200]}") from error
-    except TimeoutError:
-        raise EngineError(f"engine did not answer within {seconds:g} s") from None

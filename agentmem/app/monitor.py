@@ -57,8 +57,8 @@ class Monitor:
             self._latest[f"agent {stats.name}"] = stats
             if stats.data_failures:
                 self.data_failures[stats.name] = stats.last_failure
-        for stats in engines:
-            self._latest[f"engine {stats.name}"] = stats
+        for served in engines:
+            self._latest[f"engine {served.name}"] = served
         self._sum(agents)
         self._export(engines)
         self._view.status(

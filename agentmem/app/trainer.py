@@ -189,7 +189,7 @@ class Trainer:
         wanted = self._config.rollout.tasks_per_update
         while True:
             await self._issue()
-            groups = await self._on_thread(self._take, wanted)
+            groups = await asyncio.to_thread(self._take, wanted)
             if groups:
                 self._moved = time.monotonic()
                 return groups
@@ -336,7 +336,7 @@ class Trainer:
         self._empty = 0 if record.rows else self._empty + 1
         if self._empty >= MAX_EMPTY_UPDATES:
             raise AgentMemError(
-                f"{self._empty} updates in a row had no row to train: all trials of a group got the same reward"
+                f"{self._empty} updates in a row had no row to train: each group was rewarded alike"
             )
 
     def _event(self, what: str, detail: str) -> None:

@@ -120,7 +120,7 @@ class EngineConfig(Section):
     """GPUs of one replica; 0 runs on the CPU."""
     max_num_seqs: Count = 128
     """Sequences in one forward pass. About half of what is in flight keeps a next wave queued."""
-    kv_cache_gib: Positive = 1.0
+    kv_cache_gib: Count = 1
     """CPU engines: room for the KV cache."""
     gpu_memory_utilization: Fraction = 0.9
     enforce_eager: bool = False
