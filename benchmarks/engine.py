@@ -2,9 +2,10 @@
 
     python -m benchmarks.engine [--requests 6000] [--in-flight 256] [--clients 1] [--rounds 3]
 
-Prompts of 11 random ids, one response token with its log-probability, a Llama of 312,000 parameters. Both sides
-get the same requests and settings. CPU seconds per 1,000 requests are given for each process, since on a busy
-machine they say more than the rate does. `--clients` spreads the requests over that many client processes.
+Prompts of 11 random ids, one response token with its log-probability, a Llama of 312,000 parameters. Both
+sides get the same requests and settings. CPU seconds per 1,000 requests are given for each process, since on
+a busy machine they say more than the rate does. `--clients` spreads the requests over that many client
+processes.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class ThroughRay:
         from actors.engine import actor
         from actors.engine.protocol import EngineConfig
 
-        self._engine = actor.create(EngineConfig(model=model, max_num_seqs=max_num_seqs), "engine", num_cpus=0)
+        self._engine = actor.create(
+            EngineConfig(model=model, max_num_seqs=max_num_seqs), "engine", num_cpus=0
+        )
         await self._engine.start.remote()
         made = ray.remote(Client).options(num_cpus=0)
         self._clients = [made.remote() for _ in range(clients)]
@@ -181,7 +184,7 @@ async def measure(side: Any, requests: int, in_flight: int, seed: int) -> dict[s
 async def compare(model: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     sides: dict[str, Any] = {"AsyncLLM": AsyncLlmAlone(), "engine over Ray": ThroughRay()}
     results: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for name, side in sides.items():
+    for side in sides.values():
         await side.start(model, options.max_num_seqs, options.clients)
         await measure(side, options.in_flight * 2, options.in_flight, 0)
     for number in range(options.rounds):
@@ -203,7 +206,9 @@ def main() -> None:
     parser.add_argument("--max-num-seqs", type=int, default=128)
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--model", default="", help="directory; default: a random model of 312,000 parameters")
+    parser.add_argument(
+        "--model", default="", help="directory; default: a random model of 312,000 parameters"
+    )
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

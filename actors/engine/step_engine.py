@@ -384,6 +384,8 @@ class StepEngine:
             )
         if update.adapter is not None and update.adapter.rank > self._config.lora_rank:
             raise ModelError(f"adapter rank {update.adapter.rank} > lora_rank {self._config.lora_rank}")
+        if update.adapter is not None and len(self._adapter_users) >= self._config.max_adapters:
+            raise EngineError(f"requests of {len(self._adapter_users)} adapter versions are still in flight")
         reason = self._core.check(update)
         if reason is not None:
             raise ModelError(reason)

@@ -243,6 +243,10 @@ class VllmCore:
         self._core.shutdown()
 
 
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_LORA_MODULES = (
+    "qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "gate_proj", "up_proj", "down_proj",
+)  # fmt: skip
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
@@ -333,7 +337,14 @@ def _engine_args(config: EngineConfig) -> Any:
     if config.block_size is not None:
         settings["block_size"] = config.block_size
     if config.lora_rank:
-        settings.update(enable_lora=True, max_lora_rank=config.lora_rank, max_loras=config.max_adapters)
+        settings.update(
+            enable_lora=True,
+            # vLLM knows certain ranks only; a smaller adapter fits into the next one.
+            max_lora_rank=min(rank for rank in _LORA_RANKS if rank >= config.lora_rank),
+            max_loras=config.max_adapters,
+            # Never the head: with an adapter on it, prompts can't be scored (the probe).
+            lora_target_modules=list(_LORA_MODULES),
+        )
     if config.weight_transfer:
         from vllm.config import WeightTransferConfig
 

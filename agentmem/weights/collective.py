@@ -35,7 +35,7 @@ class Wire(Protocol):
 
 
 class Source(Protocol):
-    """The learner's weights. `gather` is called on every learner rank with the same names in the same order."""
+    """The learner's weights. `gather` is called on every learner rank with the same names, in one order."""
 
     def gather(self, names: Sequence[str]) -> Mapping[str, torch.Tensor]:
         """Full tensors; only rank 0's are sent, other ranks may return an empty mapping."""
