@@ -5,8 +5,8 @@
 Two tables. *Bytes*: trials with an incompressible payload (stored as they are) inserted by `commit` and
 sampled by `take_groups` + `finish_groups`, against plain SET and GET of the same size written straight to a
 socket of the same server (the limit; same append-only file), alternating, the best of all repeats of each.
-*Trials*: what one small three-episode trial costs from submit to finish in CPU time of client and server, at the
-default compression.
+*Trials*: what one small three-episode trial costs from submit to finish in CPU time of client and server,
+at the default compression.
 """
 
 from __future__ import annotations

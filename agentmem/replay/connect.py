@@ -26,6 +26,10 @@ MAX_BLOCK_S = 1.0
 """The longest that one blocking command waits; well below the socket timeout."""
 
 
+class ServerFullError(ReplayError):
+    """The server has no memory for new data. Inserts wait; nothing was written."""
+
+
 def without_password(url: str) -> str:
     """The URL as it may be logged."""
     return re.sub(r"(://)[^@/]*@", r"\1***@", url)
@@ -112,6 +116,13 @@ class Server:
                 raise ReplayError(
                     f"replay server {self.shown} refused the user or password ({error})"
                 ) from error
+            except errors.NoScriptError:
+                raise
+            except errors.ResponseError as error:
+                # From within a script it comes as a plain error with this word in it.
+                full = isinstance(error, errors.OutOfMemoryError) or "OOM" in str(error)
+                kind = ServerFullError if full else ReplayError
+                raise kind(f"replay server {self.shown} answered: {error}") from error
             except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
                 if "NOAUTH" in str(error) or "WRONGPASS" in str(error):
                     raise ReplayError(f"replay server {self.shown} refused the password ({error})") from error
@@ -197,12 +208,8 @@ class Server:
             self.command("UNLINK", *staged)
             del self._shas[text]
             return self.insert_script(text, key, args, staged)
-        except self._errors.OutOfMemoryError:
+        except ServerFullError:
             return None
-        except self._errors.ResponseError as error:
-            if "OOM" in str(error):  # raised from within the script, where it gets another prefix
-                return None
-            raise
 
     def wait_list(self, key: str, timeout_s: float) -> None:
         """Wait for a signal on a list, at most `timeout_s` (and at most `MAX_BLOCK_S`)."""

@@ -6,9 +6,9 @@ group leaves after `max_samples` draws. Draws don't change the training counters
 
 from __future__ import annotations
 
-import random
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from agentmem.replay import lua
 from agentmem.replay.groups import GroupTable
@@ -16,10 +16,18 @@ from agentmem.replay.structs import Group
 from agentmem.replay.table import record_fields
 
 
+class Uniform(Protocol):
+    """A generator of uniform numbers in [0, 1): `random.Random` or `numpy.random.Generator`."""
+
+    def random(self) -> float:
+        """The next number."""
+        ...
+
+
 class ReplayTable(GroupTable):
     """Draws from groups that were trained before."""
 
-    def sample_replay(self, n: int, current_version: int, rng: random.Random) -> list[Group]:
+    def sample_replay(self, n: int, current_version: int, rng: Uniform) -> list[Group]:
         """Up to `n` different groups, each with weight `staleness_decay ** age`, age in weight versions."""
         described = self._run(lua.REPLAY_TABLE)
         weights = [self.settings.staleness_decay ** _age(d[3], current_version) for d in described]
@@ -30,12 +38,12 @@ class ReplayTable(GroupTable):
         return groups
 
 
-def weighted_draw(weights: Sequence[float], n: int, rng: random.Random) -> list[int]:
+def weighted_draw(weights: Sequence[float], n: int, rng: Uniform) -> list[int]:
     """Up to `n` different indices, drawn one after another in proportion to the weights that are left.
 
-    Efraimidis and Spirakis: the n largest of u^(1/w), u uniform in (0, 1).
+    Efraimidis and Spirakis: the n largest of log(u) / w, u uniform in (0, 1].
     """
-    keyed = [(rng.random() ** (1 / w), i) for i, w in enumerate(weights) if w > 0]
+    keyed = [(math.log(1 - rng.random()) / w, i) for i, w in enumerate(weights) if w > 0]
     return [i for _, i in sorted(keyed, reverse=True)[:n]]
 
 

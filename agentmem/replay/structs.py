@@ -11,7 +11,7 @@ from agentmem.trajectory import Episode, Ticket, Trial, Turn
 
 
 class RejectedError(AgentMemError):
-    """An insert breaks an invariant; the message names it and the trial. Nothing of the call was inserted."""
+    """An insert breaks an invariant; the message names it and the trial or ticket, which wasn't inserted."""
 
 
 class CommitResult(StrEnum):
