@@ -1,0 +1,38 @@
+"""What every test may rely on: one thread, no model hub, a cache of made models of its own.
+
+The environment is set before anything heavy is imported, so that processes started by tests have it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_CACHE = tempfile.mkdtemp(prefix="agentmem-test-models-")
+_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.update(
+    HF_HUB_OFFLINE="1", RAY_USAGE_STATS_ENABLED="0", TOKENIZERS_PARALLELISM="false", AGENTMEM_CACHE=_CACHE
+)
+if _DATA.is_dir():
+    os.environ.setdefault("AGENTMEM_DATA", str(_DATA))
+
+
+def pytest_unconfigure() -> None:
+    """The made models go with the session."""
+    shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> Path:
+    """The quickstart's tiny model (compact MineSweeper 4x4), hardly warmed up: right shape, poor play."""
+    from agentmem.app.models import resolve_for
+    from agentmem.config import load_config
+
+    overrides = ["policies.agent.warmup.steps=30", "policies.agent.warmup.batch_rows=64"]
+    return resolve_for(load_config("lamer-minesweeper", overrides))
