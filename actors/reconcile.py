@@ -57,5 +57,5 @@ def reconcile(desired: int, members: Sequence[Member], *, restarts: int, budget:
         stop=stop,
         start=start,
         restarts=replaced,
-        exhausted=dead[-1].cause if replaced > budget - restarts else "",
+        exhausted=dead[-1].cause if replaced > max(0, budget - restarts) else "",
     )
