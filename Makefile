@@ -10,10 +10,12 @@ BIN := .venv/bin
 STAMP := .venv/.ready-$(ACCEL)-$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
 
 # Small models and many processes: threads within one only get into each other's way.
-run test test-envs: export OMP_NUM_THREADS ?= 1
-run test test-envs: export RAY_USAGE_STATS_ENABLED ?= 0
+run test test-envs bench: export OMP_NUM_THREADS ?= 1
+run test test-envs bench: export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: setup run test test-envs lint lock clean
+BENCHMARKS ?= envs replay learner engine
+
+.PHONY: setup run test test-envs bench lint lock clean
 
 setup: $(STAMP)
 
@@ -28,6 +30,10 @@ test: setup
 
 test-envs: setup
 	$(BIN)/python -m pytest tests/envs $(ARGS)
+
+# BENCHMARKS="replay envs" chooses; each prints its own tables (benchmarks/*.py).
+bench: setup
+	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 lint: setup
 	$(BIN)/ruff check
