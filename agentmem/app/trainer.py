@@ -153,12 +153,16 @@ class Trainer:
                 self._on_thread(self._system.learner.update, [list(g.trials) for g in groups], self._version)
             )
             updated = time.monotonic()
-            await self._consume(groups)
+            self._consumed = await asyncio.to_thread(
+                self._system.buffer.finish_groups, [g.id for g in groups], Outcome.TRAINED, hold=True
+            )
             self._version = result.version
             self._update += 1
             push: dict[str, float] = {}
             if result.applied and self._update % config.weights.every == 0:
                 push = await self._push()
+            # After the push, so that what is issued now is played with the new weights from its first token.
+            await self._issue()
             record = make_record(
                 groups,
                 result,
@@ -222,14 +226,6 @@ class Trainer:
         ]
         self._next_group += count
         await asyncio.to_thread(self._system.buffer.submit, tickets)
-
-    async def _consume(self, groups: list[Group]) -> None:
-        """Count the groups as trained, held until the next checkpoint; refill at once."""
-        ids = [group.id for group in groups]
-        self._consumed = await asyncio.to_thread(
-            self._system.buffer.finish_groups, ids, Outcome.TRAINED, hold=True
-        )
-        await self._issue()
 
     async def _push(self) -> dict[str, float]:
         """Publish the learner's weights and give them to every engine. Returns seconds by phase."""
