@@ -16,12 +16,13 @@ import ctypes
 import os
 import signal
 import sys
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from actors.rollout.env_calls import outcome_of, situation_of
 from actors.rollout.env_wire import ARGUMENTS, Answer, Call, EnvSettings, Op, encode, failed, pack
+from actors.rollout.protocols import Outcome, Situation
 from agentmem.failures import Failure
 from envs.base import TextEnv
 
@@ -60,17 +61,17 @@ class Slots:
                     env.close()
             return failed(call.id, Failure.of(error, where=f"{self._settings.name} {call.op}"))
 
-    def _do(self, slot: int, op: Op, argument: object):  # type: ignore[no-untyped-def]
+    def _do(self, slot: int, op: Op, argument: Any) -> Situation | Outcome | str:
         env = self._envs.get(slot)
         if env is None:
             env = self._envs[slot] = self._settings.make()
         if op is Op.STEP:
-            return outcome_of(env, *env.step(argument))  # type: ignore[arg-type]
+            return outcome_of(env, *env.step(argument))
         if op is Op.RESET:
             return situation_of(env, *env.reset(options={"instance": argument}))
         if op is Op.RESTART:
             return situation_of(env, *env.restart())
-        return env.summarise(argument)  # type: ignore[arg-type]
+        return env.summarise(argument)
 
     def close(self) -> None:
         """End all environments."""
