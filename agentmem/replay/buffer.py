@@ -27,7 +27,8 @@ from agentmem.trajectory import SCHEMA_VERSION
 class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
     """The buffer of one run on one server. `**settings` are the fields of `Settings`.
 
-    `fingerprint` names the recipe: a run that was made by another one is refused. Raises ReplayError if the
+    `fingerprint` names the recipe: a run that was made by another one is refused. A dead server is waited for
+    until `deadline_s`, a silent one until `socket_timeout_s` more. Raises ReplayError if the
     server can't serve (unreachable, wrong password, evicting, too old), or if the run has another schema or
     fingerprint.
     """
@@ -39,6 +40,7 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         *,
         fingerprint: str = "",
         deadline_s: float = 30.0,
+        socket_timeout_s: float = 10.0,
         settings: Settings | None = None,
         **overrides: Any,
     ) -> None:
@@ -48,7 +50,7 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         self.keys = Keys(run)
         self.codec = Codec(self.settings.compression)
         self._nonce = secrets.token_hex(8)
-        self.server = Server(url, deadline_s=deadline_s)
+        self.server = Server(url, deadline_s=deadline_s, socket_timeout_s=socket_timeout_s)
         self.server.check()
         self._open()
 

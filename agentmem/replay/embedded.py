@@ -1,9 +1,9 @@
 """A real server process on a private socket: the default replay buffer.
 
-Invariants: the password stands in a file of mode 0600, never on a command line; every write goes to an
-append-only file that is synced each second; nothing is ever evicted; a data directory has one server at a
-time; the server ends with the process (and thread) that started it, and a left-over one is ended at the next
-start. Re-opening a data directory brings back what was in it.
+Invariants: the password stands in a file of mode 0600, never on a command line; every write is in an
+append-only file before it is acknowledged, and that file is synced each second; nothing is ever evicted; a data
+directory has one server at a time; the server ends with the process (and thread) that started it, and one that
+is left over is ended at the next start. Re-opening a data directory brings back what was in it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 
 from agentmem.failures import ReplayError
 from agentmem.replay.connect import MIN_VERSION
+from agentmem.replay.durability import AppendOnlySync
 
 START_TIMEOUT_S = 60.0
 """Loading a large append-only file takes a while."""
@@ -116,6 +117,7 @@ class EmbeddedServer:
         self._tcp_host, self._tcp_port = tcp_host, tcp_port
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
+        self._sync: AppendOnlySync | None = None
         self._password = ""
 
     @property
@@ -179,11 +181,16 @@ class EmbeddedServer:
             )
         self._pid_file.write_text(json.dumps({"pid": self.pid, "started": _start_time(self.pid)}))
         self._wait_until_ready()
+        if self._append_only and self._sync is None:
+            self._sync = AppendOnlySync(self._data)
         return self.url
 
     def stop(self) -> None:
         """End it and wait; what was written is on disk. Harmless when it isn't running."""
         process, self._process = self._process, None
+        sync, self._sync = self._sync, None
+        if sync is not None:
+            sync.stop()
         if process is not None:
             process.terminate()
             try:
@@ -232,7 +239,9 @@ class EmbeddedServer:
             f"requirepass {self._password}",
             f'dir "{self._data}"',
             f"appendonly {'yes' if self._append_only else 'no'}",
-            "appendfsync everysec",
+            # With `everysec` the server holds writes back while a sync is in progress, though it has
+            # acknowledged them, and loses them if it is killed then. So `AppendOnlySync` does the syncing.
+            "appendfsync no",
             "auto-aof-rewrite-min-size 512mb",  # trials come and go: less would be rewritten all the time
             'save ""',
             f"maxmemory {self._maxmemory}",

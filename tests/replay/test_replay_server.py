@@ -64,7 +64,7 @@ def test_the_password_is_in_a_private_file_and_nowhere_else(server):
     client = ReplayBuffer(server.url, "settings").server.client
     settings = {k: v for k, v in client.config_get("*").items() if isinstance(k, str)}
     assert settings["maxmemory-policy"] == "noeviction"
-    assert (settings["appendonly"], settings["appendfsync"]) == ("yes", "everysec")
+    assert settings["appendonly"] == "yes"
 
 
 @pytest.mark.parametrize("password", ["", ":wrong@"])
