@@ -1,9 +1,9 @@
 """A real server process on a private socket: the default replay buffer.
 
 Invariants: the password stands in a file of mode 0600, never on a command line; every write is in an
-append-only file before it is acknowledged, and that file is synced each second; nothing is ever evicted; a data
-directory has one server at a time; the server ends with the process (and thread) that started it, and one that
-is left over is ended at the next start. Re-opening a data directory brings back what was in it.
+append-only file before it is acknowledged, and that file is synced each second; nothing is ever evicted; a
+data directory has one server at a time; the server ends with the process (and thread) that started it, and
+one that is left over is ended at the next start. Re-opening a data directory brings back what was in it.
 """
 
 from __future__ import annotations
