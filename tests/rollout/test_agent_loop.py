@@ -17,7 +17,7 @@ from actors.rollout.protocols import Policy
 from actors.rollout.strategies import strategy_of
 from actors.rollout.trial import Limits, Progress, play_trial
 from agentmem.failures import EngineError, ReplayError
-from agentmem.replay import EmbeddedServer, Group, ReplayBuffer
+from agentmem.replay import EmbeddedServer, Group, Outcome, ReplayBuffer
 from agentmem.trajectory import Ticket, Trial, TurnKind
 from tests.rollout.worlds import Hall, ScriptedPolicy, ticket
 
@@ -266,3 +266,43 @@ async def test_a_buffer_that_is_gone_ends_the_agent_with_its_cause() -> None:
         own.stop()
         with pytest.raises(ReplayError, match="can't be reached"):
             await asyncio.wait_for(task, 20)
+
+
+async def test_a_trial_that_the_buffer_refuses_does_not_take_others_with_it(buffer: ReplayBuffer) -> None:
+    buffer.submit(orders(3, 1))
+    player = Player(ScriptedPolicy(lost_then_won))
+
+    async def play(order: Ticket, saved: Trial | None, progress: Progress) -> Trial:
+        trial = await player(order, saved, progress)
+        return msgspec.structs.replace(trial, member=7) if order.id == "g1-0" else trial
+
+    agent = AgentLoop("a", buffer, play, trials_in_flight=4)
+    async with running(agent):
+        found = await groups(buffer, 2)
+        async with asyncio.timeout(20):
+            while not agent.stats().data_failures:
+                await asyncio.sleep(0.01)
+    assert {group.id for group in found} == {"g0", "g2"}
+    assert "member" in agent.stats().last_failure
+
+
+async def test_a_full_buffer_stops_claims_but_loses_nothing(server: EmbeddedServer) -> None:
+    with ReplayBuffer(server.url, f"run-{uuid4().hex[:8]}", lease_s=1.0, byte_budget=6_000) as buffer:
+        buffer.submit(orders(60, 1))
+        agent = AgentLoop("a", buffer, Player(ScriptedPolicy(lost_then_won)), trials_in_flight=8)
+        async with running(agent):
+            async with asyncio.timeout(20):
+                while agent.stats().blocked_s < 1.5:  # longer than a lease
+                    await asyncio.sleep(0.01)
+            counters = buffer.counters()
+            assert counters.queued > 30
+            assert counters.running <= 8
+            seen: list[str] = []
+            async with asyncio.timeout(60):
+                while len(seen) < 60:
+                    found = await groups(buffer, 1)
+                    seen += [group.id for group in found]
+                    buffer.finish_groups([group.id for group in found], Outcome.TRAINED)
+        assert len(set(seen)) == 60
+        assert buffer.counters().leases_expired == 0
+        assert buffer.counters().identity_holds
