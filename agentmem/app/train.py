@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from agentmem.config import RunConfig, to_yaml
 from agentmem.failures import AgentMemError, ConfigError
 
 INTERRUPTED_EXIT = 130
+PREFLIGHT_S = 5.0
+"""How long a replay server may take to answer before the run starts."""
 
 
 def train(
@@ -35,15 +38,19 @@ def train(
     if record and config.evaluation.tasks == 0:
         raise ConfigError("--record needs a final evaluation: evaluation.tasks is 0")
     check_environment(config)
+    check_server(config)
     run = _open_run(config, resume)
     console = Console()
     try:
         _run(config, run, list(overrides), resume is not None, record, console)
     except (Interrupted, KeyboardInterrupt):
-        console.print(f"\nInterrupted. {_how_to_resume(config, run)}", markup=False, highlight=False)
+        console.print(f"Interrupted. {_how_to_resume(config, run)}", markup=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
     except AgentMemError:
-        console.print(_how_to_resume(config, run), markup=False, highlight=False)
+        if _nothing_in(run):
+            shutil.rmtree(run.path)  # refused before it began: nothing to keep
+        else:
+            console.print(_how_to_resume(config, run), markup=False, soft_wrap=True)
         raise
     write_text(run)
     write_report(run, console)
@@ -64,6 +71,21 @@ def check_environment(config: RunConfig) -> None:
             )
     except EnvSetupError as error:
         raise ConfigError(f"env: {error}") from error
+
+
+def check_server(config: RunConfig) -> None:
+    """Refuse a replay server that can't serve before anything starts."""
+    if config.replay.url is not None:
+        from agentmem.replay.connect import Server
+
+        server = Server(config.replay.url, deadline_s=PREFLIGHT_S)
+        server.check()
+        server.close()
+
+
+def _nothing_in(run: RunDir) -> bool:
+    measured = run.metrics_path.is_file() and run.metrics_path.stat().st_size > 0
+    return not measured and not any(run.checkpoints.iterdir())
 
 
 def _open_run(config: RunConfig, resume: str | None) -> RunDir:

@@ -151,5 +151,11 @@ def from_tree(tree: Tree) -> RunConfig:
 
 
 def to_yaml(config: RunConfig) -> str:
-    """The resolved tree; `from_tree(yaml.safe_load(...))` gives the same configuration back."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """The resolved tree; `from_tree(yaml.safe_load(...))` gives the same configuration back.
+
+    The password of a replay URL is left out: what is printed and stored must not hold secrets.
+    """
+    tree = config.model_dump(mode="json")
+    if config.replay.url is not None:
+        tree["replay"]["url"] = re.sub(r"(://)[^@/]*@", r"\1***@", config.replay.url)
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)

@@ -73,6 +73,13 @@ def test_a_wrong_setting_is_one_line_that_names_it(override: str, names: list[st
         assert name in line
 
 
+def test_the_printed_configuration_holds_no_password() -> None:
+    config = load_config("lamer-minesweeper", ["replay.url=redis://:secret@host:6379/0"])
+    assert config.replay.url == "redis://:secret@host:6379/0"
+    assert "secret" not in to_yaml(config)
+    assert "host:6379" in to_yaml(config)
+
+
 def test_an_unknown_recipe_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="did you mean 'lamer-minesweeper'.*lamer-minesweeper-reflect"):
         load_config("lamer-minesweper")
