@@ -3,8 +3,9 @@
 The only package that imports redis, and it does so when a buffer is opened, not before.
 """
 
+from agentmem.replay.binary import find_server
 from agentmem.replay.buffer import ReplayBuffer
-from agentmem.replay.embedded import EmbeddedServer, find_server
+from agentmem.replay.embedded import EmbeddedServer
 from agentmem.replay.structs import (
     Claim,
     CommitResult,
