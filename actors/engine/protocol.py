@@ -42,7 +42,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_gib: int = 1
     """CPU only. On a GPU the cache takes what `gpu_memory_utilization` leaves."""
     gpu_memory_utilization: float = 0.85
-    async_scheduling: bool = False
+    async_scheduling: bool | None = None
+    """Schedule the next step while one runs. None: on GPU only, where it hides the scheduler's time."""
     enforce_eager: bool | None = None
     """None: eager on CPU, compiled on GPU."""
     threads: int = 1

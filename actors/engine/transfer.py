@@ -55,7 +55,12 @@ class IpcReceiver:
         """Returns when the workers have copied the bucket: then the learner may change its tensors."""
         answer: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._arrived.put((version, bucket, answer))
-        reason = answer.get(timeout=seconds)
+        try:
+            reason = answer.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(
+                f"no update takes the bucket of version {version} within {seconds:g} s"
+            ) from None
         if reason:
             raise ValueError(reason)
 
@@ -66,11 +71,18 @@ class IpcReceiver:
         until = time.monotonic() + update.deadlines.transfer_s
         left = len(update.buckets)
         while left:
-            version, bucket, answer = self._arrived.get(timeout=max(until - time.monotonic(), 0.0))
+            try:
+                version, bucket, answer = self._arrived.get(timeout=max(until - time.monotonic(), 0.0))
+            except queue.Empty:
+                raise TimeoutError(f"{left} buckets did not come") from None
             if version != update.version:
                 answer.put(f"bucket of version {version}, but version {update.version} is received")
                 continue
-            stage_and_wait(self._rpc, version, [bucket], until)
+            try:
+                stage_and_wait(self._rpc, version, [bucket], until)
+            except Exception as error:
+                answer.put(f"{type(error).__name__}: {error}")
+                raise
             answer.put("")
             left -= 1
         return Staged(in_workers=update.version)

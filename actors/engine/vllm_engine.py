@@ -359,7 +359,7 @@ def _engine_args(config: EngineConfig) -> Any:
         tensor_parallel_size=config.tensor_parallel_size,
         enable_prefix_caching=config.prefix_caching,
         enforce_eager=on_cpu if config.enforce_eager is None else config.enforce_eager,
-        async_scheduling=config.async_scheduling,
+        async_scheduling=not on_cpu if config.async_scheduling is None else config.async_scheduling,
         logprobs_mode="processed_logprobs",
         # A checkpoint's own sampling defaults must not slip in: the stamped parameters are all there is.
         generation_config="vllm",

@@ -41,9 +41,11 @@ class WorkerExtension:
         worker: Any = self
         if staged is not None:
             tensors = worker._agentmem_sets[staged]
-            # Sets older than the one that is put back if this update fails are never asked for again.
-            for number in [n for n in worker._agentmem_sets if n < staged - 1]:
-                del worker._agentmem_sets[number]
+            # The set that was loaded before is put back if this update fails; others are never asked for
+            # again.
+            keep = (staged, getattr(worker, "_agentmem_loaded", staged))
+            worker._agentmem_sets = {n: kept for n, kept in worker._agentmem_sets.items() if n in keep}
+            worker._agentmem_loaded = staged
         if tensors is not None:
             worker.reload_weights(weights_iterator=iter(tensors.items()))
         else:

@@ -2,7 +2,7 @@
 
 Sender: writes `v00000007/model.safetensors` in a hidden directory and renames it, so a partial snapshot is
 never visible. A snapshot is kept until every engine that it was published for has acknowledged it (or a newer
-version), or until its lease ends; the newest one is always kept.
+version), or until its lease ends; the newest one and those that engines serve are always kept.
 Receiver: reads the snapshot by its path.
 """
 
@@ -32,6 +32,8 @@ class FilesSender:
         self.root = Path(root)
         self.lease_s = lease_s
         self._clock = clock
+        self._served: dict[str, int] = {}
+        """What each engine serves: its snapshot is what a failed update goes back to, so it stays, too."""
         self._waiting: dict[int, dict[str, float]] = {}
         """For each snapshot on disk: the engines that may still read it, and until when."""
         self.root.mkdir(parents=True, exist_ok=True)
@@ -93,6 +95,7 @@ class FilesSender:
 
     def acknowledge(self, version: int, engine: str) -> None:
         """An engine serves `version`, so it reads no snapshot up to it any more."""
+        self._served[engine] = max(version, self._served.get(engine, version))
         for held, readers in self._waiting.items():
             if held <= version:
                 readers.pop(engine, None)
@@ -101,9 +104,9 @@ class FilesSender:
     def prune(self) -> None:
         """Remove every snapshot that no live engine may still read, except the newest."""
         now = self._clock()
-        newest = max(self._waiting, default=None)
+        kept = {max(self._waiting, default=0), *self._served.values()}
         for version in sorted(self._waiting):
-            if version == newest or any(until > now for until in self._waiting[version].values()):
+            if version in kept or any(until > now for until in self._waiting[version].values()):
                 continue
             shutil.rmtree(self.path_of(version))
             del self._waiting[version]
@@ -112,8 +115,10 @@ class FilesSender:
         return self.root / f"v{version:08d}"
 
     def _keep(self, version: int, engines: Iterable[str]) -> None:
-        until = self._clock() + self.lease_s
-        self._waiting[version] = dict.fromkeys(engines, until)
+        readers = dict.fromkeys(engines, self._clock() + self.lease_s)
+        self._waiting[version] = readers
+        # Engines that aren't published for any more have left.
+        self._served = {engine: served for engine, served in self._served.items() if engine in readers}
         self.prune()
 
     def _write(self, version: int, fill: Callable[[Path], object]) -> Path:

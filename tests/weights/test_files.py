@@ -54,6 +54,17 @@ def test_slow_reader_keeps_its_snapshot_over_three_fast_publishes(tmp_path: Path
     assert on_disk(tmp_path) == ["v00000003"]
 
 
+def test_snapshot_that_an_engine_serves_stays_until_it_serves_a_newer_one(tmp_path: Path) -> None:
+    sender = FilesSender(tmp_path, clock=Clock())
+    for version in (1, 2):
+        sender.publish(version, weights(version), engines=["e"])
+        assert on_disk(tmp_path) == [f"v{v:08d}" for v in range(1, version + 1)]
+        if version == 1:
+            sender.acknowledge(1, "e")
+    sender.acknowledge(2, "e")
+    assert on_disk(tmp_path) == ["v00000002"]
+
+
 def test_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:
     clock = Clock()
     sender = FilesSender(tmp_path, lease_s=60.0, clock=clock)
