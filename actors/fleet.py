@@ -37,6 +37,8 @@ START_S = 120.0
 PING_S = 20.0
 """A member that doesn't answer a ping for so long is dead: its event loop does nothing heavy."""
 STATS_S = 5.0
+END_S = 4.0
+"""What a member may take beyond its drain to give things back, before it is killed."""
 
 
 class Role(StrEnum):
@@ -148,7 +150,7 @@ class Fleet:
         return await self._stats(Role.ENV_WORKER, ServiceStats)
 
     async def close(self, drain_s: float) -> None:
-        """Drain agents for at most `drain_s`, then end everything."""
+        """Drain agents for at most `drain_s`, then end everything: within `drain_s` and twice `END_S`."""
         self._desired = dict.fromkeys(Role, 0)
         await asyncio.gather(*(self._end_agent(each, drain_s) for each in self._members[Role.AGENT]))
         await asyncio.gather(*(self._end_worker(each, 0.0) for each in self._members[Role.ENV_WORKER]))
@@ -312,8 +314,7 @@ class Fleet:
         if member.ready.is_set() and member.state is not State.DEAD:
             member.state = State.STOPPING
             with contextlib.suppress(InfrastructureError):
-                # Beyond the drain: what it may take to give tickets back.
-                await answer(member.handle.drain.remote(drain_s), member.name, drain_s + PING_S)
+                await answer(member.handle.drain.remote(drain_s), member.name, drain_s + END_S)
         member.state = State.STOPPING
         kill(member.handle)
 
@@ -322,11 +323,11 @@ class Fleet:
         end = asyncio.get_running_loop().time() + drain_s
         with contextlib.suppress(InfrastructureError):
             while asyncio.get_running_loop().time() < end:
-                stats = await answer(member.handle.stats.remote(), member.name, PING_S)
+                stats = await answer(member.handle.stats.remote(), member.name, STATS_S)
                 if stats.busy == 0 and stats.waiting == 0:
                     break
                 await asyncio.sleep(0.1)
-            await answer(member.handle.close.remote(), member.name, PING_S)
+            await answer(member.handle.close.remote(), member.name, END_S)
         kill(member.handle)
 
     async def _forfeit(self, name: str) -> None:

@@ -37,7 +37,7 @@ CLAIM_BLOCK_S = 0.5
 """How long one claim waits at the buffer for the first ticket; a drain waits for it at most so long."""
 CLAIM_FRACTION = 32
 """Claims are made when this fraction of all places is free: one round trip for several tickets."""
-CANCEL_S = 5.0
+CANCEL_S = 2.0
 """How long cancelled trials may take to clear up before they are left behind."""
 
 

@@ -165,7 +165,7 @@ class EnvService:
         """The host processes that live."""
         return [host.pid for host in self._hosts if host.pid is not None and not host.dead]
 
-    async def close(self, timeout_s: float = 5.0) -> None:
+    async def close(self, timeout_s: float = 3.0) -> None:
         """End all environments, bounded."""
         self._closed = True
         if self._reaper is not None:
