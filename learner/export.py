@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from agentmem.failures import ModelError
+from learner.zero import real_size
 
 if TYPE_CHECKING:
     from learner.model import PolicyModel
@@ -86,7 +87,7 @@ def base_model(policy: PolicyModel) -> Any:
 def gather(engine: ZeroEngine, wanted: Sequence[Unit], *, keep: bool) -> dict[str, Tensor]:
     """All ranks together: whole tensors on the host where `keep`, nothing elsewhere."""
     out: dict[str, Tensor] = {}
-    for bucket in buckets(wanted, engine.size_of):
+    for bucket in buckets(wanted, real_size):
         with engine.gathered(_unique(p for unit in bucket for p in unit.parameters)):
             if keep:
                 for unit in bucket:

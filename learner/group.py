@@ -56,7 +56,8 @@ class LearnerGroup:
 
         self.settings = settings
         self.world = settings.learner.ranks
-        self._timeout_s = settings.learner.timeout_s
+        self.timeout_s = settings.learner.timeout_s
+        """Deadline of every phase."""
         self.actors: list[Any] = []
         remote = ray.remote(RankActor)
         for rank in range(self.world):
@@ -174,7 +175,7 @@ class LearnerGroup:
         """Answers of calls {rank: reference}, in the order of ranks, within the deadline."""
         import ray
 
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         pending = {ref: rank for rank, ref in calls.items()}
         answers: dict[int, Any] = {}
         failed: dict[int, BaseException] = {}
@@ -197,7 +198,7 @@ class LearnerGroup:
                 self.settings.policy,
                 phase,
                 sorted(pending.values()),
-                f"no answer within {self._timeout_s:g} s (learner.timeout_s)",
+                f"no answer within {self.timeout_s:g} s (learner.timeout_s)",
             )
         return [answers[rank] for rank in sorted(answers)]
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ZERO = 1e-9
+"""An advantage no larger is zero: equal rewards may differ from their mean by rounding."""
+
 Values = Sequence[Sequence[Sequence[Sequence[float]] | None]]
 """[group][trial][episode][turn]: PPO's value estimates; None for a trial that is not usable."""
 
@@ -156,7 +159,7 @@ def build_rows(
             if turn.policy != policy:
                 continue
             turns += 1
-            if advantage == 0.0 and config.drop_zero_advantage and target is None:
+            if abs(advantage) <= ZERO and config.drop_zero_advantage and target is None:
                 zero += 1
                 continue
             row = _row(turn, advantage, i, target)

@@ -133,14 +133,6 @@ class ZeroEngine:
         with self._gather(list(parameters), modifier_rank=None):
             yield
 
-    def shape_of(self, parameter: nn.Parameter) -> tuple[int, ...]:
-        """The real shape, also where the parameter is partitioned and looks empty."""
-        return tuple(getattr(parameter, "ds_shape", parameter.shape))
-
-    def size_of(self, parameter: nn.Parameter) -> int:
-        """The real number of elements."""
-        return int(getattr(parameter, "ds_numel", parameter.numel()))
-
     def save(self, folder: Path) -> None:
         """Weights and optimiser of all ranks into a folder that all ranks see."""
         self.engine.save_checkpoint(str(folder), tag="zero", save_latest=False)
@@ -161,6 +153,11 @@ class ZeroEngine:
     def close(self) -> None:
         """Free what the engine holds. The process group stays."""
         self.engine.destroy()
+
+
+def real_size(parameter: nn.Parameter) -> int:
+    """Elements of a parameter, also where ZeRO-3 has partitioned it and it looks empty."""
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
