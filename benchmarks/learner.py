@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    quiet()
+    quiet(torch.device("cpu"))
     torch.set_num_threads(1)
     tables: dict[str, Any] = {
         "engine": engine_table(options.repeats, distinct=1.0),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from learner.settings import RankSettings
 
 if TYPE_CHECKING:
     from agentmem.weights import WeightUpdate
+    from agentmem.weights.collective import Wire
     from learner.batching.tensors import Shard
     from learner.rank import Groups, LearnerRank
     from learner.result import Prepared, UpdateResult
@@ -86,6 +87,14 @@ class RankActor:
     def publish(self, version: int, engines: Sequence[str]) -> WeightUpdate | None:
         """Gather, and write on rank 0."""
         return self.learner.publish(version, engines)
+
+    def manifest(self, version: int, transport: str, location: str) -> WeightUpdate:
+        """The announcement of a collective transport."""
+        return self.learner.manifest(version, transport, location)
+
+    def send(self, update: WeightUpdate, open_wire: Callable[[WeightUpdate], Wire]) -> None:
+        """Gather, and send on rank 0."""
+        self.learner.send(update, open_wire)
 
     def acknowledge(self, version: int, engine: str) -> None:
         """An engine serves this version."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from agentmem.failures import ModelError
+from agentmem.weights import TensorMeta
 from learner.zero import real_size
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Unit:
     name: str
     parameters: tuple[nn.Parameter, ...]
     make: Callable[[], Tensor]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
 
 
 def units(policy: PolicyModel) -> list[Unit]:
@@ -64,16 +67,16 @@ def units(policy: PolicyModel) -> list[Unit]:
             module = adapters[owner]
             if leaf == "weight":
                 parts = (parameter, *(p for n, p in module.named_parameters() if n.startswith("lora_")))
-                out.append(Unit(f"{owner}.weight", parts, _merged(module, parameter)))
+                out.append(_unit(f"{owner}.weight", parameter, parts, _merged(module, parameter)))
                 continue
             name = f"{owner}.{leaf}"
-        out.append(Unit(name, (parameter,), _plain(parameter)))
+        out.append(_unit(name, parameter, (parameter,)))
     known = {u.name for u in out}
     persistent = base.state_dict(keep_vars=True)
     tied = {id(p) for _, p in base.named_parameters()}
     for name, buffer in persistent.items():
         if name not in known and id(buffer) not in tied and not isinstance(buffer, nn.Parameter):
-            out.append(Unit(name, (), _plain(buffer)))
+            out.append(_unit(name, buffer, ()))
     return out
 
 
@@ -112,10 +115,37 @@ def buckets(
         yield bucket
 
 
+class GatheredSource:
+    """The weights bucket by bucket, for collective transports: `gather` is called by all ranks alike."""
+
+    def __init__(self, policy: PolicyModel, engine: ZeroEngine, *, keep: bool) -> None:
+        self._units = {unit.name: unit for unit in units(policy)}
+        self._engine, self._keep = engine, keep
+
+    def metas(self) -> tuple[TensorMeta, ...]:
+        """Names, real shapes and dtypes of all tensors, in the order in which they are sent."""
+        return tuple(
+            TensorMeta(name=u.name, shape=u.shape, dtype=str(u.dtype).removeprefix("torch."))
+            for u in self._units.values()
+        )
+
+    @torch.no_grad()
+    def gather(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """Whole tensors on this rank's device where they are kept, nothing elsewhere.
+
+        They are copies: when they are sent, no parameter is gathered any more.
+        """
+        wanted = [self._units[name] for name in names]
+        with self._engine.gathered(_unique(p for unit in wanted for p in unit.parameters)):
+            if not self._keep:
+                return {}
+            return {unit.name: unit.make().detach().clone() for unit in wanted}
+
+
 def adapter_units(policy: PolicyModel) -> list[Unit]:
     """The adapter alone, in PEFT's file naming."""
     return [
-        Unit(name.replace(".default.", "."), (parameter,), _plain(parameter))
+        _unit(name.replace(".default.", "."), parameter, (parameter,))
         for name, parameter in policy.model.named_parameters()
         if ".lora_" in name
     ]
@@ -160,8 +190,15 @@ def copy_tokenizer(source: str, folder: Path) -> None:
         raise ModelError(f"the tokenizer of {source} can't be copied: {error}") from error
 
 
-def _plain(tensor: Tensor) -> Callable[[], Tensor]:
-    return lambda: tensor
+def _unit(
+    name: str,
+    tensor: Tensor,
+    parameters: tuple[nn.Parameter, ...],
+    make: Callable[[], Tensor] | None = None,
+) -> Unit:
+    """`tensor` gives shape and dtype, and is itself what is exported unless `make` says otherwise."""
+    shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
+    return Unit(name, parameters, make or (lambda: tensor), shape, tensor.dtype)
 
 
 def _merged(module: Any, weight: Tensor) -> Callable[[], Tensor]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentmem.failures import AgentMemError, InfrastructureError
 from agentmem.trajectory import Trial, encode_trial
 from agentmem.weights import WeightUpdate
+from agentmem.weights.collective import Wire
 from learner import checkpoint
 from learner.result import UpdateResult, result_of
 from learner.settings import RankSettings
@@ -116,6 +117,15 @@ class LearnerGroup:
         """Write the weights for `engines` to fetch; returns the manifest to announce to them."""
         manifest, *_ = self._all("publish", "publish", version, list(engines))
         return self._manifest(manifest)
+
+    def manifest(self, version: int, transport: str, location: str) -> WeightUpdate:
+        """For NCCL and IPC: what to announce to the engines before `send`."""
+        manifest, *_ = self._all("manifest", "manifest", version, transport, location)
+        return self._manifest(manifest)
+
+    def send(self, update: WeightUpdate, open_wire: Callable[[WeightUpdate], Wire]) -> None:
+        """For NCCL and IPC: send the tensors while the engines receive. `open_wire` runs on rank 0."""
+        self._all("send", "send", update, open_wire)
 
     def acknowledge(self, version: int, engine: str) -> None:
         """An engine serves `version`: older snapshots needn't be kept for it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from agentmem.failures import ConfigError, NumericsError
+from agentmem.failures import ConfigError, NumericsError, ResourceError
 from agentmem.trajectory import Trial, decode_trial
 from agentmem.weights import Deadlines, Probe, WeightUpdate
+from agentmem.weights.base import buckets_of
+from agentmem.weights.collective import BUCKET_BYTES, Wire, send_buckets
 from learner import checkpoint, export
 from learner.batching.choose import choose_strategy, has_flash_attention
 from learner.batching.tensors import Shard, shards
@@ -50,11 +52,9 @@ class LearnerRank:
         store: Store | None = None,
         device: torch.device | None = None,
     ) -> None:
-        quiet()
         self.settings, self.rank, self.world = settings, rank, world
-        if device is None:
-            device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-        self.device = device
+        self.device = device = device or device_of(settings)
+        quiet(device)
         if device.type == "cuda":
             torch.cuda.set_device(device)
         join(store or HashStore(), rank, world, device, settings.learner.timeout_s)
@@ -183,8 +183,7 @@ class LearnerRank:
         if self.rank != 0:
             return None
         sender = self._files_sender()
-        limit = self.settings.weights.phase_timeout_s
-        deadlines = Deadlines(announce_s=limit, transfer_s=limit, verify_s=limit, activate_s=limit)
+        deadlines = self._deadlines()
         if lora is not None and adapter_only:
             with tempfile.TemporaryDirectory() as folder:
                 export.write_adapter(self.model, tensors, Path(folder))
@@ -194,6 +193,24 @@ class LearnerRank:
                 return update
         update = sender.publish(version, tensors, engines=engines, probe=probe, deadlines=deadlines)
         return update
+
+    def manifest(self, version: int, transport: str, location: str) -> WeightUpdate:
+        """What a collective transport announces before `send`; all ranks call it, with the same result."""
+        metas = export.GatheredSource(self.model, self.engine, keep=False).metas()
+        return WeightUpdate(
+            version=version,
+            transport=transport,
+            location=location,
+            tensors=metas,
+            buckets=buckets_of(metas, BUCKET_BYTES),
+            probe=self.probe(),
+            deadlines=self._deadlines(),
+        )
+
+    def send(self, update: WeightUpdate, open_wire: Callable[[WeightUpdate], Wire]) -> None:
+        """Gather on all ranks and send from rank 0, bucket by bucket, while the engines receive."""
+        source = export.GatheredSource(self.model, self.engine, keep=self.rank == 0)
+        send_buckets(update, source, open_wire(update) if self.rank == 0 else None)
 
     def acknowledge(self, version: int, engine: str) -> None:
         """Rank 0: an engine serves this version, so older snapshots needn't wait for it."""
@@ -294,6 +311,10 @@ class LearnerRank:
         ).requires_grad_(False)
         return frozen.eval()
 
+    def _deadlines(self) -> Deadlines:
+        limit = self.settings.weights.phase_timeout_s
+        return Deadlines(announce_s=limit, transfer_s=limit, verify_s=limit, activate_s=limit)
+
     def _files_sender(self) -> Any:
         if self._sender is None:
             from agentmem.weights.files import FilesSender
@@ -311,6 +332,17 @@ class LearnerRank:
 def decoded(groups: Groups) -> list[list[Trial]]:
     """Trials as they are, bytes decoded."""
     return [[decode_trial(t) if isinstance(t, bytes) else t for t in group] for group in groups]
+
+
+def device_of(settings: RankSettings) -> torch.device:
+    """The first GPU that this process sees if ranks have GPUs, else the CPU."""
+    if settings.learner.gpus_per_rank == 0:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ResourceError(
+            f"learner.gpus_per_rank is {settings.learner.gpus_per_rank:g}, but PyTorch sees no GPU here"
+        )
+    return torch.device("cuda", 0)
 
 
 def fixed_probe(vocabulary: int, sequences: int = 4, length: int = 16) -> tuple[tuple[int, ...], ...]:

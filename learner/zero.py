@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from learner.settings import RankSettings
 
 
-def quiet() -> None:
+def quiet(device: torch.device) -> None:
     """Before anything imports DeepSpeed (transformers may): tell it the device, and to log errors only."""
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("DS_ACCELERATOR", device.type)
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\..*")
 
 
-def _deepspeed() -> Any:
+def _deepspeed(device: torch.device) -> Any:
     """Import DeepSpeed, with nothing to compile."""
-    quiet()
+    quiet(device)
     import deepspeed
 
-    quiet()
+    quiet(device)
     # On CPUs its communication layer would compile a shared-memory extension at start; gloo does without.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
@@ -56,7 +55,7 @@ class ZeroEngine:
         half = settings.dtype == "bfloat16"
         # Half precision needs float32 master weights, which DeepSpeed keeps from stage 1 on.
         self._ds_stage = max(self.stage, 1) if half else self.stage
-        deepspeed = _deepspeed()
+        deepspeed = _deepspeed(device)
         self._gather = deepspeed.zero.GatheredParameters
         on_gpu = device.type == "cuda"
         # A launcher would set it. Each rank sees its own device only, or says which by the device's index.

@@ -20,7 +20,10 @@ def test_buckets_are_sized_by_what_a_parameter_really_holds() -> None:
     from learner.zero import real_size
 
     sizes = [60, 60, 10, 200, 5]
-    wanted = [Unit(str(i), (partitioned(n),), lambda: torch.empty(0)) for i, n in enumerate(sizes)]
+    wanted = [
+        Unit(str(i), (partitioned(n),), lambda: torch.empty(0), (n,), torch.float32)
+        for i, n in enumerate(sizes)
+    ]
     cut = [[u.name for u in bucket] for bucket in buckets(wanted, real_size, 100)]
     assert cut == [["0"], ["1", "2"], ["3"], ["4"]]
 

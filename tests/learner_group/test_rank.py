@@ -243,6 +243,38 @@ def test_published_and_final_weights_are_those_of_the_probe(
     assert (tmp_path / "final" / "tokenizer.json").read_text() == '{"version": "test"}'
 
 
+class Collected:
+    """A wire whose other end is a dictionary."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.sizes: list[int] = []
+
+    def send(self, bucket: Any, metas: Any) -> None:
+        self.sizes.append(len(bucket))
+        self.tensors.update({meta.name: tensor for meta, tensor in zip(metas, bucket, strict=True)})
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4)], ids=["full", "lora"])
+def test_a_collective_transport_sends_what_files_would_hold(
+    make: Make, stage: int, lora: LoraConfig | None
+) -> None:
+    rank = make(learner=LEARNER.model_copy(update={"zero_stage": stage}), lora=lora)
+    rank.update_groups(groups(0), 0)
+    files = rank.publish(1)
+    assert files is not None
+    wire = Collected()
+    manifest = rank.manifest(1, "nccl", "tcp://host:1/2/1")
+    rank.send(manifest, lambda _: wire)
+    assert wire.sizes == list(manifest.buckets)
+    assert manifest.tensors == files.tensors
+    assert manifest.probe == files.probe
+    held = FilesReceiver().receive(files).tensors
+    assert held is not None
+    assert all(torch.equal(held[name], tensor) for name, tensor in wire.tensors.items())
+
+
 def test_weights_before_and_after_an_update_have_different_probes(make: Make) -> None:
     rank = make()
     before = rank.probe()
