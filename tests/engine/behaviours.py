@@ -80,6 +80,8 @@ class EngineBehaviours:
     kind = "torch"
     tied = False
     settings: ClassVar[dict[str, Any]] = {}
+    many = 100
+    """Tokens of a response that is surely still running when something is done to it."""
 
     async def test_ids_and_logprobs_are_those_of_the_model(self, world: World) -> None:
         requests = [request(f"r{i}", prompt(i), temperature=0.6, max_tokens=6) for i in range(40)]
@@ -162,7 +164,7 @@ class EngineBehaviours:
     async def test_update_in_mid_response_stamps_both_versions(self, world: World) -> None:
         before = world.engine.version
         update = world.next_update()
-        requests = [request(f"r{i}", prompt(i), max_tokens=400) for i in range(8)]
+        requests = [request(f"r{i}", prompt(i), max_tokens=self.many) for i in range(8)]
         running = asyncio.ensure_future(world.engine.sample_many(requests))
         steps = world.engine.stats().steps
         while world.engine.stats().steps < steps + 5:

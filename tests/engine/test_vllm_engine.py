@@ -10,3 +10,4 @@ pytest.importorskip("vllm")
 @pytest.mark.asyncio(loop_scope="class")
 class TestVllmEngine(EngineBehaviours):
     kind = "vllm"
+    many = 400

@@ -12,5 +12,6 @@ pytest.importorskip("vllm")
 @pytest.mark.asyncio(loop_scope="class")
 class TestVllmEngineTied(EngineBehaviours):
     kind = "vllm"
+    many = 400
     tied = True
     settings: ClassVar[dict[str, Any]] = {"async_scheduling": True, "max_num_seqs": 16}
