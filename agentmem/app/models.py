@@ -17,7 +17,9 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,14 +163,15 @@ def cached(root: Path, kind: str, recipe: Mapping[str, Any], make: Callable[[Pat
 
 
 def write(model: Any, tokenizer: Any, into: Path) -> None:
-    """Model and tokenizer in Hugging Face format, without a progress bar of theirs."""
+    """Model and tokenizer in Hugging Face format; what the libraries have to say goes to stderr."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model.save_pretrained(str(into))
-        tokenizer.save_pretrained(str(into))
+        with redirect_stdout(sys.stderr):
+            model.save_pretrained(str(into))
+            tokenizer.save_pretrained(str(into))
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,17 @@ def test_text_environments_get_a_tokenizer_for_any_text(
     assert ids[0] == codec.bos_token_id
     assert len(ids) < 600
     assert 2 in codec.stop_token_ids
+
+
+def test_the_command_prints_the_directory_alone(tmp_path: Path) -> None:
+    settings = [word for assignment in FEW for word in ("--set", assignment)]
+    done = subprocess.run(
+        [sys.executable, "-m", "agentmem", "model", "tiny", *settings],
+        env={**os.environ, "AGENTMEM_CACHE": str(tmp_path)},
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    (made,) = tmp_path.glob("tiny-*")
+    assert done.stdout == f"{made}\n"
