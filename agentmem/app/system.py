@@ -33,6 +33,8 @@ from learner.settings import RankSettings
 log = logging.getLogger(__name__)
 
 REPLAY_START_S = 90.0
+CPU_BLOCK = 32
+"""Tokens of a KV-cache block of engines on CPUs."""
 Phase = Callable[[str], None]
 
 
@@ -158,6 +160,8 @@ class System:
                 max_model_len=policy.context_length,
                 max_num_seqs=engine.max_num_seqs,
                 tensor_parallel_size=engine.tensor_parallel,
+                # Only whole blocks are shared; vLLM's default on CPUs (128) never is by short prompts.
+                block_size=CPU_BLOCK if engine.gpus == 0 else None,
                 kv_cache_gib=engine.kv_cache_gib,
                 gpu_memory_utilization=engine.gpu_memory_utilization,
                 enforce_eager=engine.enforce_eager or None,

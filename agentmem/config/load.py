@@ -133,10 +133,26 @@ def _line(error: ValidationError) -> str:
     return f"{key} is {found!r} ({type(found).__name__}): {problem['msg'][0].lower()}{problem['msg'][1:]}"
 
 
+def _model_of(tree: Tree) -> object:
+    node: Any = tree
+    for part in ("policies", "agent", "model"):
+        node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
 def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """Recipe (name or YAML file) with overrides `a.b=value`, later ones winning. Raises ConfigError."""
+    """Recipe (name or YAML file) with overrides `a.b=value`, later ones winning. Raises ConfigError.
+
+    A recipe's section `pretrained` holds what it changes when the agent's model isn't `tiny`.
+    """
+    assignments = list(overrides)
     tree = _read_recipe(recipe)
-    for assignment in overrides:
+    # What a recipe changes for a model that isn't made for its short prompts; overrides come after it.
+    pretrained = tree.pop("pretrained", {})
+    chosen = _merge(tree, parse_assignments(assignments))
+    if _model_of(chosen) not in (None, "tiny"):
+        tree = _merge(tree, pretrained)
+    for assignment in assignments:
         _apply(tree, assignment)
     tree["recipe"] = Path(recipe).stem
     return from_tree(tree)

@@ -73,6 +73,14 @@ def test_a_wrong_setting_is_one_line_that_names_it(override: str, names: list[st
         assert name in line
 
 
+def test_a_recipe_adapts_to_a_model_that_is_not_tiny_and_overrides_still_win() -> None:
+    config = load_config("lamer-minesweeper", ["policies.agent.model=smollm2", "learner.updates=7"])
+    assert config.env.options["format"] == "text"
+    assert config.rollout.sampling.max_tokens > 1
+    assert config.learner.updates == 7
+    assert load_config("lamer-minesweeper").env.options["format"] == "compact"
+
+
 def test_the_printed_configuration_holds_no_password() -> None:
     config = load_config("lamer-minesweeper", ["replay.url=redis://:secret@host:6379/0"])
     assert config.replay.url == "redis://:secret@host:6379/0"

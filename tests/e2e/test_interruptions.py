@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from conftest import TINY, TORCH, Run, plain
+
+from tests.e2e.runs import TINY, TORCH, Run, plain
 
 
 def test_ctrl_c_ends_cleanly_and_resume_goes_on(start: Callable[..., Run]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from conftest import TINY, TORCH, Run, plain
+
+from tests.e2e.runs import TINY, TORCH, Run, plain
 
 
 def agentmem(*arguments: str, runs: Path) -> str:
@@ -66,7 +67,12 @@ def test_the_final_model_is_a_hugging_face_model_that_differs_from_the_start(
 
 def test_sokoban_runs_end_to_end_in_env_workers(start: Callable[..., Run]) -> None:
     run = start(
-        "lamer-sokoban", *TORCH, "learner.updates=2", "evaluation.tasks=4", "policies.agent.warmup.steps=2"
+        "lamer-sokoban",
+        "learner.updates=2",
+        "env.max_turns=2",
+        "evaluation.episodes=2",
+        "evaluation.tasks=4",
+        "policies.agent.warmup.steps=2",
     )
     assert run.end() == 0, run.output()
     assert len(run.records("update")) == 2
