@@ -122,7 +122,7 @@ class AgentActor:
             return await play_trial(
                 ticket,
                 env,
-                self._policies[split],
+                self._policies[split].conversation(),
                 strategy,
                 self._limits[split],
                 saved=saved,

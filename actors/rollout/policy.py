@@ -3,6 +3,10 @@
 It owns the lengths: a prompt longer than `prompt_limit`, or that leaves less than the response's `max_tokens`
 of the context, is answered by None *before* the engine is asked. Sampled ids are handed on untouched; the
 text is made from them for the environment and for people only.
+
+A policy is shared by many trials and remembers nothing. `conversation()` is the same policy for one trial: a
+prompt of messages that goes on from the trial's last answered prompt keeps its ids and the sampled ones, so a
+whole episode and its reflection are one sequence of tokens. A resumed trial starts a conversation afresh.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from actors.rollout.protocols import Reply
+from agentmem.chat import Exchange, Rendered
 from agentmem.sampling import Sample, Sampling
 from agentmem.trajectory import TurnKind
-from envs.base import Prompt
+from envs.base import Message, Prompt
 
 
 class Sampler(Protocol):
@@ -29,6 +34,8 @@ class Codec(Protocol):
     def stop_token_ids(self) -> tuple[int, ...]: ...
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]: ...
+
+    def extend(self, messages: tuple[Message, ...], after: Exchange | None) -> Rendered: ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
@@ -57,8 +64,15 @@ class EnginePolicy:
 
     async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
         """See Policy."""
+        return await self.answer(self._codec.encode(prompt), kind)
+
+    def conversation(self) -> Conversation:
+        """This policy for one trial."""
+        return Conversation(self, self._codec)
+
+    async def answer(self, ids: tuple[int, ...], kind: TurnKind) -> Reply | None:
+        """`respond` to a prompt of token ids."""
         sampling, longest = self._by_kind[kind]
-        ids = self._codec.encode(prompt)
         if len(ids) > longest:
             return None
         sample = await self._sampler.sample(ids, sampling)
@@ -74,6 +88,27 @@ class EnginePolicy:
             0,
             sample.finish_reason,
         )
+
+
+class Conversation:
+    """A policy that one trial talks to: it goes on from what was last said. Calls never overlap."""
+
+    __slots__ = ("_codec", "_last", "_policy", "name")
+
+    def __init__(self, policy: EnginePolicy, codec: Codec) -> None:
+        self.name = policy.name
+        self._policy, self._codec = policy, codec
+        self._last: Exchange | None = None
+
+    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
+        """See Policy."""
+        if isinstance(prompt, str):
+            return await self._policy.answer(self._codec.encode(prompt), kind)
+        rendered = self._codec.extend(prompt, self._last)
+        reply = await self._policy.answer(rendered.ids, kind)
+        if reply is not None and reply.response_ids is not None:
+            self._last = Exchange(rendered, reply.response_ids, reply.text)
+        return reply
 
 
 def _with_stops(sampling: Sampling, stops: tuple[int, ...]) -> Sampling:

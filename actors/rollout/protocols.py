@@ -80,7 +80,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """Something that answers prompts."""
+    """Something that answers prompts. One that remembers what was said is made for each trial."""
 
     @property
     def name(self) -> str: ...

@@ -4,8 +4,10 @@ Contract:
 - `encode(str)` gives <bos> (where the tokenizer has one) and the text's ids as they are: no template, no
   other special token. `encode(messages)` renders the chat template with its generation prompt; the template
   writes its own <bos>.
+- `extend(messages, after)` is `encode(messages)` that keeps the ids of an earlier prompt and its response
+  where the messages go on from them (see `exchange`), and only where the template is prefix-stable.
 - `decode` is for people and environments only. Nothing that was decoded is ever encoded again for training.
-- Both are pure, so short prompts are cached (`CACHED_PROMPTS`, `CACHED_CHARS` bound the memory).
+- All are pure, so short prompts are cached (`CACHED_PROMPTS`, `CACHED_CHARS` bound the memory).
 - `check_servable` says in one line why a model can't serve, before anything starts.
 
 Heavy packages: `tokenizers` is imported at construction, `transformers` when the first messages are encoded.
@@ -20,6 +22,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentmem.chat.exchange import Exchange, Messages, Rendered
 from agentmem.chat.words import word_table
 from agentmem.failures import ModelError
 
@@ -46,8 +49,9 @@ class Servable:
     """A model that can serve, with what its user should know."""
 
     prefix_stable: bool
-    """Whether a conversation's later prompt begins with its earlier prompt and response. If not, the learner
-    trains each branch as a sequence of its own (a fork), each sampled token once."""
+    """Whether a conversation's later prompt begins with its earlier prompt and response. If not, every prompt
+    is rendered as a whole, and the learner trains each branch as a sequence of its own (a fork), each sampled
+    token once."""
     notes: tuple[str, ...] = ()
 
 
@@ -81,7 +85,18 @@ class ChatCodec:
             if len(prompt) <= CACHED_CHARS:
                 return self._encode_cached(prompt)
             return self._encode_text(prompt)
-        return tuple(self._backend.encode(self.render(prompt), add_special_tokens=False).ids)
+        return self._tokens(self.render(prompt))
+
+    def extend(
+        self, messages: Sequence[MessageLike] | Sequence[tuple[str, str]], after: Exchange | None
+    ) -> Rendered:
+        """Messages -> text and ids, which begin with those of `after` where the messages go on from it."""
+        pairs = _pairs(messages)
+        text = self.render(pairs)
+        if after is None or not self.prefix_stable or (rest := after.rest(pairs, text)) is None:
+            return Rendered(pairs, text, self._tokens(text))
+        response = after.response_ids
+        return Rendered(pairs, text, (*after.prompt.ids, *response, *self._after(response, rest)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Sampled ids -> text without special tokens."""
@@ -91,12 +106,7 @@ class ChatCodec:
 
     def render(self, messages: Sequence[MessageLike] | Sequence[tuple[str, str]]) -> str:
         """Messages -> the text that the model sees, up to where its answer begins."""
-        dicts = [
-            {"role": m[0], "content": m[1]}
-            if isinstance(m, tuple)
-            else {"role": m.role, "content": m.content}
-            for m in messages
-        ]
+        dicts = [{"role": role, "content": content} for role, content in _pairs(messages)]
         text: str = self._templated.apply_chat_template(
             dicts, tokenize=False, add_generation_prompt=True, **self._template_options
         )
@@ -135,17 +145,29 @@ class ChatCodec:
                 f"model {self.path}: no chat template, but the environment's prompts are chat messages "
                 "(use an instruction-tuned model, or a format of raw text)"
             )
-        if self._prefix_stable():
+        if self._probe is None:
+            note = (
+                "its chat template rewrites earlier turns, so every prompt is rendered as a whole; "
+                "each turn that no longer extends the one before is trained as a sequence of its own"
+            )
+        elif not any(self._closing(stop, self._tokens(self._probe)) for stop in self.stop_token_ids):
+            note = (
+                "its chat template doesn't close an answer with one of the stop tokens "
+                f"{list(self.stop_token_ids)}, so answers may end at max_tokens only"
+            )
+        else:
             return Servable(prefix_stable=True)
-        return Servable(
-            prefix_stable=False,
-            notes=(
-                f"model {self.path}: its chat template rewrites earlier turns; "
-                "each turn that no longer extends the one before is trained as a sequence of its own",
-            ),
-        )
+        return Servable(prefix_stable=self.prefix_stable, notes=(f"model {self.path}: {note}",))
 
-    def _prefix_stable(self) -> bool:
+    @property
+    def prefix_stable(self) -> bool:
+        """See Servable. Raises ModelError if the template fails."""
+        return self._probe is not None
+
+    @cached_property
+    def _probe(self) -> str | None:
+        """What the template puts behind an answer when another message follows; None if it changes what stood
+        before."""
         # The answer has the part that templates are known to drop from earlier turns.
         answer = "<think>\nfirst\n</think>\n\nsecond"
         before: list[tuple[str, str]] = [("user", "question")]
@@ -154,7 +176,26 @@ class ChatCodec:
             earlier, later = self.render(before) + answer, self.render(after)
         except Exception as error:  # jinja's errors have no common base with the tokenizer's
             raise ModelError(f"model {self.path}: its chat template fails: {error}") from error
-        return later.startswith(earlier)
+        return later[len(earlier) :] if later.startswith(earlier) else None
+
+    def _after(self, response_ids: tuple[int, ...], rest: str) -> tuple[int, ...]:
+        """The ids of `rest`, less the end marker if the response has ended with it."""
+        # Tokenised with the marker: a text that begins elsewhere than behind it can get other ids.
+        ids = self._tokens(rest)
+        if response_ids and response_ids[-1] in self.stop_token_ids:
+            return ids[self._closing(response_ids[-1], ids) :]
+        return ids
+
+    def _closing(self, stop: int, ids: tuple[int, ...]) -> int:
+        """How many of these ids close an answer by this stop token: up to it, if only blanks come before."""
+        if stop not in ids:
+            return 0
+        at = ids.index(stop)
+        blank: str = self._backend.decode(list(ids[:at]), skip_special_tokens=False)
+        return 0 if blank.strip() else at + 1
+
+    def _tokens(self, text: str) -> tuple[int, ...]:
+        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
     @cached_property
     def _templated(self) -> Any:
@@ -180,6 +221,10 @@ class ChatCodec:
             token = token.get("content")
         found: int | None = self._backend.token_to_id(token) if isinstance(token, str) else None
         return found
+
+
+def _pairs(messages: Sequence[MessageLike] | Sequence[tuple[str, str]]) -> Messages:
+    return tuple(m if isinstance(m, tuple) else (m.role, m.content) for m in messages)
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -99,7 +99,15 @@ def test_a_stable_template_is_servable_and_one_that_drops_thinking_forks_and_say
     assert not stable.notes
     forked = ChatCodec(word_model(tmp_path / "b", template=DROPS_THINKING)).check_servable(messages=True)
     assert not forked.prefix_stable
+    assert "rendered as a whole" in forked.notes[0]
     assert "sequence of its own" in forked.notes[0]
+
+
+def test_a_template_whose_end_marker_stops_no_answer_is_servable_and_says_so(tmp_path: Path) -> None:
+    codec = ChatCodec(word_model(tmp_path, template=STABLE.replace("<eos>", "<unk>")))
+    servable = codec.check_servable(messages=True)
+    assert servable.prefix_stable
+    assert "doesn't close an answer with one of the stop tokens [2]" in servable.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from actors.rollout.policy import EnginePolicy
+from agentmem.chat import Exchange, Rendered
 from agentmem.sampling import FinishReason, Sample, Sampling
 from agentmem.trajectory import TurnKind
-from envs.base import Prompt
+from envs.base import Message, Prompt
 
 
 class Letters:
@@ -20,6 +21,9 @@ class Letters:
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         assert isinstance(prompt, str)
         return tuple(prompt.encode())
+
+    def extend(self, messages: Sequence[Message], after: Exchange | None) -> Rendered:
+        raise NotImplementedError
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(ids).decode().replace("haha", "HA")
