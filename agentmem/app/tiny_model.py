@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentmem.app.models import Progress, Surroundings
     from agentmem.config import PolicyConfig
 
-VERSION = 1
+VERSION = 2
 """Of everything that shapes the weights (tokenizers, demonstrations, training). Raise it with any change."""
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 POSITIONS = 512
@@ -145,6 +145,7 @@ def new_llama(vocabulary: int, positions: int, seed: int) -> PreTrainedModel:
         max_position_embeddings=positions,
         tie_word_embeddings=False,
         dtype="float32",
+        agentmem_tiny=True,  # so that recipes know it again, also when it has been trained
         **SHAPE,
         **ids,
     )

@@ -146,6 +146,7 @@ class Trainer:
         self._view.phase("training")
         self._moved = time.monotonic()
         while self._update < config.learner.updates:
+            await self._look_after()
             waited = time.monotonic()
             groups = await self._next_groups()
             started = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable
 from importlib import resources
@@ -140,6 +141,17 @@ def _model_of(tree: Tree) -> object:
     return node
 
 
+def _is_tiny(model: object) -> bool:
+    """`tiny`, or a directory with a model that was made as one (and trained on, perhaps)."""
+    if model in (None, "tiny"):
+        return True
+    config = Path(str(model)) / "config.json"
+    try:
+        return bool(json.loads(config.read_text(encoding="utf-8")).get("agentmem_tiny"))
+    except (OSError, ValueError, AttributeError):
+        return False  # no such directory, or no model: said when the model is looked at
+
+
 def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
     """Recipe (name or YAML file) with overrides `a.b=value`, later ones winning. Raises ConfigError.
 
@@ -150,7 +162,7 @@ def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
     # What a recipe changes for a model that isn't made for its short prompts; overrides come after it.
     pretrained = tree.pop("pretrained", {})
     chosen = _merge(tree, parse_assignments(assignments))
-    if _model_of(chosen) not in (None, "tiny"):
+    if not _is_tiny(_model_of(chosen)):
         tree = _merge(tree, pretrained)
     for assignment in assignments:
         _apply(tree, assignment)

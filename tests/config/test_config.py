@@ -81,6 +81,12 @@ def test_a_recipe_adapts_to_a_model_that_is_not_tiny_and_overrides_still_win() -
     assert load_config("lamer-minesweeper").env.options["format"] == "compact"
 
 
+def test_a_trained_tiny_model_keeps_the_recipe_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"agentmem_tiny": true}')
+    config = load_config("lamer-minesweeper", [f"policies.agent.model={tmp_path}"])
+    assert config.env.options["format"] == "compact"
+
+
 def test_the_printed_configuration_holds_no_password() -> None:
     config = load_config("lamer-minesweeper", ["replay.url=redis://:secret@host:6379/0"])
     assert config.replay.url == "redis://:secret@host:6379/0"

@@ -50,7 +50,10 @@ class Run:
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """What `metrics.jsonl` holds of a kind."""
-        lines = (self.path / "metrics.jsonl").read_text().splitlines() if any(self.runs.iterdir()) else []
+        if not any(self.runs.iterdir()):
+            return []
+        metrics = self.path / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.is_file() else []
         return [r for r in map(json.loads, lines) if r["record"] == kind]
 
     def until(self, condition: Callable[[], bool], seconds: float = START_S) -> None:

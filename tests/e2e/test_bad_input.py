@@ -60,7 +60,7 @@ def test_a_model_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_without_the_words_of_the_boards_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    """A model for other prompts (chat) than those that this tokenizer knows."""
+    """Its tokenizer writes ids that the model has no embedding for."""
     model = tmp_path / "model"
     model.mkdir()
     for file in tiny_model.iterdir():
