@@ -164,7 +164,12 @@ def cached(root: Path, kind: str, recipe: Mapping[str, Any], make: Callable[[Pat
 
 def write(model: Any, tokenizer: Any, into: Path) -> None:
     """Model and tokenizer in Hugging Face format; what the libraries have to say goes to stderr."""
+    import torch
     from transformers.utils import logging
+
+    if not torch.cuda.is_available():
+        # Saving imports DeepSpeed, which would look for an accelerator and warn that there is none.
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
