@@ -32,6 +32,13 @@ class ReplayServer:
         """The server's process id."""
         return self._server.pid
 
+    def cpu_s(self) -> float:
+        """CPU seconds of the server's process."""
+        import psutil
+
+        times = psutil.Process(self._server.pid).cpu_times()
+        return float(times.user + times.system)
+
     def stop(self) -> None:
         """End the server; its data stay in the data directory."""
         self._server.stop()

@@ -6,7 +6,6 @@ One `poll` is one look: counters of the buffer (what Redis holds), of the agents
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,8 +29,6 @@ class Totals:
     sampled_tokens: int = 0
     idle_share: float = 0.0
     """Share of the places for trials that were empty, mean over the agents."""
-    cpu_s: float = 0.0
-    """CPU seconds of all agents, engines and the driver."""
     stops: dict[str, int] = field(default_factory=dict)
 
 
@@ -42,6 +39,7 @@ class Monitor:
         self._system, self._metrics, self._view = system, metrics, view
         self._latest: dict[str, Any] = {}
         """Last stats of each agent and engine that was ever seen: what the dead have done stays counted."""
+        self._driver_cpu_s = time.process_time()
         self.counters = Counters()
         self.totals = Totals()
         self.data_failures: dict[str, str] = {}
@@ -65,6 +63,13 @@ class Monitor:
             {name: getattr(self.counters, name) for name in ("queued", "running", "buffered", "trained")}
         )
 
+    def cpu_by_role(self) -> dict[str, float]:
+        """CPU seconds of agents, engines and driver since their starts, the dead included."""
+        spent = {"agents": 0.0, "engines": 0.0, "driver": time.process_time() - self._driver_cpu_s}
+        for name, stats in self._latest.items():
+            spent["agents" if name.startswith("agent ") else "engines"] += stats.cpu_s
+        return spent
+
     def _sum(self, live: list[Any]) -> None:
         agents = [stats for name, stats in self._latest.items() if name.startswith("agent ")]
         stops: dict[str, int] = {}
@@ -79,7 +84,6 @@ class Monitor:
             reflections=sum(a.reflections for a in agents),
             sampled_tokens=sum(a.response_tokens for a in agents),
             idle_share=sum(a.idle_share for a in live) / len(live) if live else 0.0,
-            cpu_s=sum(s.cpu_s for s in self._latest.values()) + time.process_time(),
             stops=stops,
         )
 
@@ -128,9 +132,3 @@ class Monitor:
         for phase, seconds in phases.items():
             metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
         self._view.update(record)
-
-
-def children_cpu_s() -> float:
-    """CPU seconds of this process and its ended children."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

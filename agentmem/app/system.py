@@ -20,6 +20,7 @@ from actors.engine.pool import EnginePool
 from actors.engine.protocol import EngineConfig
 from actors.fleet import Fleet
 from actors.placement import Request, require
+from actors.ray_calls import answer
 from actors.replay_server import ReplayServer
 from agentmem.app.rundir import RunDir
 from agentmem.config import RunConfig
@@ -111,6 +112,12 @@ class System:
                 except Exception as error:  # an end must come to its end
                     log.warning("closing %s: %s: %s", name, type(error).__name__, error)
         self.started.clear()
+
+    async def replay_cpu_s(self) -> float:
+        """CPU seconds of the embedded server; 0 for a server of somebody else's."""
+        if self._server is None:
+            return 0.0
+        return float(await answer(self._server.cpu_s.remote(), "replay server", REPLAY_START_S))
 
     def restarts(self) -> dict[str, int]:
         """Restarts so far, by role."""

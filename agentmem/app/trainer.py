@@ -96,6 +96,7 @@ class Trainer:
         self._empty = 0
         self._restarts: dict[str, int] = {}
         self._learner_cpu_s = 0.0
+        self._cpu_s: dict[str, float] = {}
 
     async def run(self) -> None:
         """See the module's docstring."""
@@ -111,14 +112,20 @@ class Trainer:
             self._view.phase("writing the final model")
             await self._on_thread(self._system.learner.final_model, str(self._run.final_model))
             await self._monitor.poll()
+            self._cpu_s = {
+                **self._monitor.cpu_by_role(),
+                "learner": self._learner_cpu_s,
+                "replay server": await self._system.replay_cpu_s(),
+            }
+            log.info("CPU seconds: %s", {role: round(spent, 1) for role, spent in self._cpu_s.items()})
         finally:
             self._view.phase("closing")
             await self._system.close(config.supervision.drain_timeout_s)
             self._writer.close()
 
     def cpu_s(self) -> float:
-        """CPU seconds of driver, agents, engines and learner since the start."""
-        return self._monitor.totals.cpu_s + self._learner_cpu_s
+        """CPU seconds of all parts since the start, without making the model and starting Ray."""
+        return sum(self._cpu_s.values())
 
     # --- start
 
@@ -175,7 +182,7 @@ class Trainer:
                 rollout_idle=self._monitor.totals.idle_share,
                 max_episodes=config.rollout.episodes,
             )
-            self._learner_cpu_s += result.metrics.get("update_s", 0.0)
+            self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
             phases = {k.removesuffix("_s"): v for k, v in result.metrics.items() if k.endswith("_s")}
             self._monitor.updated(record, push, phases)
