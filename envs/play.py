@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envs.base import Instance, TextEnv, View
+from envs.base import Instance, ParsedAction, TextEnv, View
 from envs.options import EnvSetupError
 from envs.registry import instances, make, validate_options
 
+_PAIR = re.compile(r"\(?(\d+)[\s,]+(\d+)\)?")
 HELP = "Give an action as the rules say (tags may be left out), `again` to start over, or `quit`."
 
 
@@ -43,9 +45,7 @@ def play(
                 observation, info = env.restart()
                 total, turns = 0.0, 0
                 continue
-            action = env.style.parse_action(answer)
-            if action.invalid:
-                action = env.style.parse_action(f"<action>{answer}</action>")
+            action = _read(env, answer)
             observation, reward, terminated, truncated, info = env.step(action.text)
             total, turns = total + reward, turns + 1
             remark = " (not a possible action)" if info["invalid"] else ""
@@ -56,6 +56,14 @@ def play(
                 return bool(info["success"])
     finally:
         env.close()
+
+
+def _read(env: TextEnv, answer: str) -> ParsedAction:
+    """A person's answer, written like a model's, or without its tags, or a cell as `2 3`."""
+    cell = _PAIR.fullmatch(answer)
+    written = f"({cell[1]},{cell[2]})" if cell else answer
+    action = env.style.parse_action(written)
+    return env.style.parse_action(f"<action>{written}</action>") if action.invalid else action
 
 
 def _introduction(env: TextEnv, observation: str, info: Mapping[str, Any]) -> str:

@@ -166,10 +166,14 @@ def model_tiny(
 
 def main() -> None:
     """Entry point of the console script."""
-    from agentmem.failures import AgentMemError
+    from agentmem.failures import AgentMemError, ConfigError
+    from envs.options import EnvSetupError
 
     try:
         app()
     except AgentMemError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
+    except EnvSetupError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(ConfigError.exit_code)

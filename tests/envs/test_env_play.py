@@ -84,3 +84,11 @@ def test_a_measurement_takes_about_as_long_as_asked() -> None:
 def test_measuring_an_unknown_environment_says_so() -> None:
     with pytest.raises(EnvSetupError, match="unknown environment"):
         bench("chess", {}, seconds=0.1)
+
+
+@pytest.mark.parametrize("written", ["(1,1)", "1 1", "1,1", "<action>(1,1)</action>"])
+def test_a_person_may_write_a_cell_in_several_ways(written: str) -> None:
+    said: list[str] = []
+    answers = iter([written, "quit"])
+    play("minesweeper", {"size": 4}, input_fn=lambda _: next(answers), output_fn=said.append)
+    assert not any("not a possible action" in line for line in said)
