@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import zstandard
@@ -23,6 +23,8 @@ MAX_PAYLOAD_BYTES = 256 << 20
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 T = TypeVar("T", Trial, Episode, Turn)
+Payload = bytes | memoryview
+"""A payload as it was read: maybe a view of a buffer that is used again."""
 
 
 class CodecError(SchemaError):
@@ -40,9 +42,9 @@ class Codec:
         """Value -> one payload."""
         return self.compress(trajectory.encode(value))
 
-    def unpack(self, payload: bytes, kind: type[T]) -> T:
+    def unpack(self, payload: Payload, kind: type[T]) -> T:
         """Payload -> value. Raises SchemaError (another version) or CodecError (damaged)."""
-        return trajectory.decode(self.decompress(payload), kind)
+        return trajectory.decode(cast(bytes, self.decompress(payload)), kind)  # any buffer will do
 
     def compress(self, data: bytes) -> bytes:
         """Raises SchemaError for more than `MAX_PAYLOAD_BYTES`."""
@@ -57,9 +59,9 @@ class Codec:
         packed: bytes = compressor.compress(data)
         return packed
 
-    def decompress(self, payload: bytes) -> bytes:
+    def decompress(self, payload: Payload) -> Payload:
         """Raises CodecError."""
-        if not payload.startswith(_ZSTD_MAGIC):
+        if payload[:4] != _ZSTD_MAGIC:
             return payload
         decompressor = getattr(self._local, "decompressor", None)
         if decompressor is None:
@@ -79,7 +81,7 @@ def split(payload: bytes) -> list[bytes | memoryview]:
     return [view[i : i + CHUNK_BYTES] for i in range(0, len(payload), CHUNK_BYTES)]
 
 
-def join(chunks: Sequence[bytes | None]) -> bytes:
+def join(chunks: Sequence[Payload | None]) -> Payload:
     """Chunks -> payload. Raises CodecError if one is missing."""
     there = [c for c in chunks if c is not None]
     if len(there) != len(chunks) or not there:
@@ -111,7 +113,7 @@ def encode_record(record: EpisodeRecord) -> bytes:
     return _record_encoder.encode(record)
 
 
-def decode_record(data: bytes) -> EpisodeRecord:
+def decode_record(data: Payload) -> EpisodeRecord:
     """Msgpack -> record. Raises SchemaError."""
     try:
         version = _record_version.decode(data)[0]

@@ -7,20 +7,19 @@ repeated over a lost connection with capped backoff until a total deadline; ever
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentmem.failures import ConfigError, ReplayError
+from agentmem.replay.wire import Arg, BulkReader, ReplyError, packed
 
 T = TypeVar("T")
-Arg = str | bytes | int | float | memoryview
 
 MIN_VERSION = (6, 2)
 """XAUTOCLAIM."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.05, 2.0
-LARGE_BYTES = 16 << 10
-"""Words of this size are worth sending without a copy."""
 READ_BYTES = 256 << 10
 MAX_BLOCK_S = 1.0
 """The longest that one blocking command waits; well below the socket timeout."""
@@ -33,22 +32,6 @@ class ServerFullError(ReplayError):
 def without_password(url: str) -> str:
     """The URL as it may be logged."""
     return re.sub(r"(://)[^@/]*@", r"\1***@", url)
-
-
-def packed(words: Sequence[Arg]) -> list[bytes | memoryview]:
-    """A command on the wire, in pieces: small words joined, large ones as they are."""
-    pieces: list[bytes | memoryview] = []
-    small: list[bytes | memoryview] = [b"*%d\r\n" % len(words)]
-    for word in words:
-        data = word if isinstance(word, bytes | memoryview) else str(word).encode()
-        small.append(b"$%d\r\n" % len(data))
-        if len(data) < LARGE_BYTES:
-            small += [data, b"\r\n"]
-        else:
-            pieces += [b"".join(small), data]
-            small = [b"\r\n"]
-    pieces.append(b"".join(small))
-    return pieces
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -75,7 +58,9 @@ class Server:
 
         self.url, self.shown, self.deadline_s = url, without_password(url), deadline_s
         self._errors = redis.exceptions
+        self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
         self._shas: dict[str, str] = {}
+        self._local = threading.local()
         try:
             # The one retry loop is `call`: redis-py's own would hide a dead server for longer than told.
             self.client: Any = redis.Redis.from_url(
@@ -210,6 +195,51 @@ class Server:
             return self.insert_script(text, key, args, staged)
         except ServerFullError:
             return None
+
+    def fetch(self, batches: Sequence[Sequence[str]], sizes: Sequence[int]) -> Iterator[list[Any]]:
+        """The values of each batch of string keys: bytes-like, or None for a key that isn't there.
+
+        A value is a view that is valid until the next batch is asked for. The next batch is on its way while
+        the caller works on this one. `sizes` are the expected bytes of each batch. Raises ReplayError.
+        """
+        done = 0
+        while done < len(batches):
+            try:
+                for values in self._stream(batches[done:], sizes[done:]):
+                    done += 1
+                    yield values
+            except (ReplyError, *self._lost):
+                # The ordinary way, with its retries and its errors, gets what is left of this batch.
+                if done < len(batches):
+                    yield self.command("MGET", *batches[done])
+                    done += 1
+
+    def _stream(self, batches: Sequence[Sequence[str]], sizes: Sequence[int]) -> Iterator[list[Any]]:
+        reader: BulkReader | None = getattr(self._local, "reader", None)
+        # A second generator of the same thread must not disturb this one.
+        self._local.reader = None
+        reader = reader or BulkReader()
+        reader.forget()
+        pool = self.client.connection_pool
+        connection = pool.get_connection()
+        whole = False
+        try:
+            self._ask(connection, batches[0])
+            for n, keys in enumerate(batches):
+                if n + 1 < len(batches):
+                    self._ask(connection, batches[n + 1])
+                values = reader.read(connection._sock, len(keys), sizes[n])
+                whole = n + 1 == len(batches)
+                yield values
+        finally:
+            if not whole:
+                connection.disconnect()  # unread replies are on it
+            pool.release(connection)
+            self._local.reader = reader
+
+    @staticmethod
+    def _ask(connection: Any, keys: Sequence[str]) -> None:
+        connection.send_packed_command([b"".join(piece for key in keys for piece in packed(("GET", key)))])
 
     def wait_list(self, key: str, timeout_s: float) -> None:
         """Wait for a signal on a list, at most `timeout_s` (and at most `MAX_BLOCK_S`)."""

@@ -98,7 +98,7 @@ class GroupTable(Table):
     def _load(self, described: Sequence[Any], *, quarantine: bool) -> list[Group]:
         """Groups with their trials, from script replies {id, size, seq, {ticket, record, ...}}."""
         rows = [(g[0].decode(), int(g[1]), int(g[2]), record_fields(g[3])) for g in described]
-        payloads = iter(self._read([(m[0], m[1], m[4]) for row in rows for m in row[3]]))
+        payloads = self._read([(m[0], m[1], m[4]) for row in rows for m in row[3]])
         groups = []
         for gid, size, sequence, members in rows:
             trials: list[Trial] = []

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from agentmem.failures import ConfigError, ReplayError
 from agentmem.replay import lua
-from agentmem.replay.codec import Codec, CodecError, join
-from agentmem.replay.connect import LARGE_BYTES, Arg, Server
+from agentmem.replay.codec import Codec, CodecError, Payload, join
+from agentmem.replay.connect import Server
 from agentmem.replay.keys import Keys
+from agentmem.replay.wire import LARGE_BYTES, Arg
 
-READ_BATCH_BYTES = 2 << 20
-"""Payloads are read in batches of about this size: larger ones only grow the server's output buffers."""
+READ_BATCH_BYTES = 512 << 10
+"""Payloads are read in batches of about this size, the next asked for while one is decoded: larger ones only
+grow the server's output buffers."""
 INSERT_BATCH_BYTES = 1 << 20
 BLOCKED = 2
 """An insert script's reply for an item that must wait for bytes."""
@@ -165,27 +167,34 @@ class Table:
         """The server itself is full: stand where those wait whom the budget blocks."""
         self._run(lua.NOTE_BLOCKED, producer)
 
-    def _read(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes | CodecError]:
-        """Payloads of (ticket, bytes, chunks), in order; a damaged one is its CodecError."""
-        out: list[bytes | CodecError] = []
-        start = 0
-        while start < len(wanted):
-            end, size = start, 0
-            while end < len(wanted) and (end == start or size + wanted[end][1] <= READ_BATCH_BYTES):
-                size += wanted[end][1]
-                end += 1
-            keys = [self.keys.payload(ticket, chunks) for ticket, _, chunks in wanted[start:end]]
-            flat = [key for group in keys for key in group]
-            found = self.server.command("MGET", *flat)
+    def _read(self, wanted: Sequence[tuple[str, int, int]]) -> Iterator[Payload | CodecError]:
+        """Payloads of (ticket, bytes, chunks), in order; a damaged one is its CodecError.
+
+        A payload is valid until the next one is asked for.
+        """
+        parts = read_batches([size for _, size, _ in wanted])
+        keys = [[self.keys.payload(ticket, chunks) for ticket, _, chunks in wanted[a:b]] for a, b in parts]
+        flat = [[key for group in batch for key in group] for batch in keys]
+        sizes = [sum(size for _, size, _ in wanted[a:b]) for a, b in parts]
+        for batch, found in zip(keys, self.server.fetch(flat, sizes), strict=True):
             place = 0
-            for group in keys:
+            for group in batch:
                 try:
-                    out.append(join(found[place : place + len(group)]))
+                    yield join(found[place : place + len(group)])
                 except CodecError as error:
-                    out.append(error)
+                    yield error
                 place += len(group)
-            start = end
-        return out
+
+
+def read_batches(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of about `READ_BATCH_BYTES` each, at least one payload long."""
+    out, start, total = [], 0, 0
+    for n, size in enumerate(sizes):
+        if n > start and total + size > READ_BATCH_BYTES:
+            out.append((start, n))
+            start, total = n, 0
+        total += size
+    return [*out, (start, len(sizes))] if sizes else []
 
 
 def record_fields(flat: Sequence[bytes]) -> list[tuple[str, int, int | None, int | None, int]]:

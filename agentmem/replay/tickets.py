@@ -17,9 +17,10 @@ import msgspec
 from agentmem.failures import Failure
 from agentmem.replay import lua
 from agentmem.replay.codec import EpisodeRecord, decode_record, encode_record, join, split
-from agentmem.replay.connect import MAX_BLOCK_S, Arg
+from agentmem.replay.connect import MAX_BLOCK_S
 from agentmem.replay.structs import Claim, CommitResult, FailResult, Progress, RejectedError
 from agentmem.replay.table import Insert, Table
+from agentmem.replay.wire import Arg
 from agentmem.trajectory import SCHEMA_VERSION, SchemaError, Split, Ticket, Trial
 from agentmem.trajectory import codec as trajectory
 
