@@ -44,13 +44,10 @@ def train(
     try:
         _run(config, run, list(overrides), resume is not None, record, console)
     except (Interrupted, KeyboardInterrupt):
-        console.print(f"Interrupted. {_how_to_resume(config, run)}", markup=False, soft_wrap=True)
+        console.print(f"Interrupted. {_put_away(config, run)}", markup=False, highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
     except AgentMemError:
-        if _nothing_in(run):
-            shutil.rmtree(run.path)  # refused before it began: nothing to keep
-        else:
-            console.print(_how_to_resume(config, run), markup=False, soft_wrap=True)
+        console.print(_put_away(config, run), markup=False, highlight=False, soft_wrap=True)
         raise
     write_text(run)
     write_report(run, console)
@@ -81,11 +78,6 @@ def check_server(config: RunConfig) -> None:
         server = Server(config.replay.url, deadline_s=PREFLIGHT_S)
         server.check()
         server.close()
-
-
-def _nothing_in(run: RunDir) -> bool:
-    measured = run.metrics_path.is_file() and run.metrics_path.stat().st_size > 0
-    return not measured and not any(run.checkpoints.iterdir())
 
 
 def _open_run(config: RunConfig, resume: str | None) -> RunDir:
@@ -120,11 +112,14 @@ def differences(path: Path, config: RunConfig) -> list[str]:
     ]
 
 
-def _how_to_resume(config: RunConfig, run: RunDir) -> str:
-    if not any(run.checkpoints.iterdir()):
+def _put_away(config: RunConfig, run: RunDir) -> str:
+    """How to go on with a run that ended early. One that measured nothing yet leaves nothing behind."""
+    if any(run.checkpoints.iterdir()):
+        return f"Go on with: agentmem run {config.recipe} --resume {run.name}"
+    if run.metrics_path.is_file() and run.metrics_path.stat().st_size > 0:
         return f"Run {run.name} has no checkpoint yet; its files are in {run.path}"
-    recipe = config.recipe
-    return f"Go on with: agentmem run {recipe} --resume {run.name}"
+    shutil.rmtree(run.path)
+    return "It had not begun; nothing was kept."
 
 
 def _run(
