@@ -1,0 +1,41 @@
+"""While a run trains, its Prometheus endpoint serves every metric that the run can have by then."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Callable
+
+from agentmem.telemetry import METRICS, Kind
+from tests.e2e.runs import TINY, TORCH, Run
+
+RARE = {"agentmem_restarts_total", "agentmem_drops_total", "agentmem_skipped_updates_total"}
+"""Only there when something of the kind has happened."""
+
+
+def scrape(url: str) -> dict[str, float]:
+    """Series name -> sum over its labels."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
+    totals: dict[str, float] = {}
+    for name, value in re.findall(r"^(agentmem_\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
+        totals[name] = totals.get(name, 0.0) + float(value)
+    return totals
+
+
+def test_every_metric_is_served_while_a_run_trains(start: Callable[..., Run]) -> None:
+    run = start("lamer-minesweeper-reflect", *TINY, *TORCH, "learner.updates=400", "evaluation.tasks=0")
+    run.until_update(20)
+    (url,) = re.findall(r"metrics: (http://\S+)", run.output())
+    run.until(lambda: scrape(url).get("agentmem_sampled_tokens_total", 0) > 0)
+    series = scrape(url)
+    for name, definition in METRICS.items():
+        if name not in RARE:
+            assert (f"{name}_count" if definition.kind is Kind.HISTOGRAM else name) in series, name
+    assert series["agentmem_updates_total"] >= 20
+    assert series["agentmem_served_version_count"] >= 18
+    # One look at Redis gives all states, so they add up in one scrape as well.
+    states = [f"agentmem_{s}_tickets" for s in ("queued", "running", "buffered")]
+    ends = [f"agentmem_{e}_tickets_total" for e in ("trained", "filtered", "failed", "expired")]
+    assert series["agentmem_submitted_tickets_total"] == sum(series[name] for name in (*states, *ends))
+    assert series["agentmem_push_seconds_total"] > 0
