@@ -6,6 +6,7 @@ The only package that imports redis, and it does so when a buffer is opened, not
 from agentmem.replay.binary import find_server
 from agentmem.replay.buffer import ReplayBuffer
 from agentmem.replay.embedded import EmbeddedServer
+from agentmem.replay.limiter import Limiter
 from agentmem.replay.structs import (
     Claim,
     CommitResult,
@@ -29,6 +30,7 @@ __all__ = [
     "EvalStatus",
     "FailResult",
     "Group",
+    "Limiter",
     "Outcome",
     "Progress",
     "RejectedError",

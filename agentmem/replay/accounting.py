@@ -21,7 +21,7 @@ class Accounting(Table):
 
     def counters(self) -> Counters:
         """All counters at one moment."""
-        totals, drops, places = self._run(lua.COUNTERS)
+        totals, drops, expired, places = self._run(lua.COUNTERS)
         values = {
             k.decode(): int(v)
             for part in (totals, places)
@@ -30,7 +30,16 @@ class Accounting(Table):
         values["blocked_ms"] = values.get("blocked_ms", 0)
         known = {k: v for k, v in values.items() if k in _FIELDS}
         reasons = {k.decode(): int(v) for k, v in zip(drops[::2], drops[1::2], strict=True)}
-        return Counters(**known, blocked_s=values["blocked_ms"] / 1000, drops=reasons)
+        late = {k.decode(): int(v) for k, v in zip(expired[::2], expired[1::2], strict=True) if int(v)}
+        return Counters(
+            **known,
+            blocked_s=values["blocked_ms"] / 1000,
+            drops=reasons,
+            expired_by_env={k[4:]: n for k, n in sorted(late.items()) if k.startswith("env:")},
+            expired_by_length=dict(
+                sorted((int(k[7:]), n) for k, n in late.items() if k.startswith("length:"))
+            ),
+        )
 
     def set_cursor(self, name: str, value: str | int) -> None:
         """Remember a cursor (tasks handed out, version published, ...). Works on a full server too."""

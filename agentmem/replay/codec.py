@@ -20,6 +20,7 @@ CHUNK_BYTES = 1 << 20
 MAX_PAYLOAD_BYTES = 256 << 20
 """More than this is a bug in an environment rather than a trial."""
 
+_envelope = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 T = TypeVar("T", Trial, Episode, Turn)
@@ -44,7 +45,13 @@ class Codec:
 
     def unpack(self, payload: Payload, kind: type[T]) -> T:
         """Payload -> value. Raises SchemaError (another version) or CodecError (damaged)."""
-        return trajectory.decode(cast(bytes, self.decompress(payload)), kind)  # any buffer will do
+        data = cast(bytes, self.decompress(payload))  # any buffer will do
+        try:
+            return trajectory.decode(data, kind)
+        except SchemaError as error:
+            if _is_other_version(data):
+                raise
+            raise CodecError(f"payload of {len(payload)} bytes is damaged: {error}") from error
 
     def compress(self, data: bytes) -> bytes:
         """Raises SchemaError for more than `MAX_PAYLOAD_BYTES`."""
@@ -71,6 +78,13 @@ class Codec:
         except zstandard.ZstdError as error:
             raise CodecError(f"payload of {len(payload)} bytes is damaged: {error}") from error
         return data
+
+
+def _is_other_version(data: bytes) -> bool:
+    try:
+        return bool(_envelope.decode(data)[0] != trajectory.SCHEMA_VERSION)
+    except msgspec.MsgspecError:
+        return False
 
 
 def split(payload: bytes) -> list[bytes | memoryview]:

@@ -1,6 +1,6 @@
 """A real server process on a private socket: the default replay buffer.
 
-Invariants: the password stands in a file of mode 0600, never on a command line; every write is in an
+Invariants: the password stands in files of mode 0600, never on a command line; every write is in an
 append-only file before it is acknowledged, and that file is synced each second; nothing is ever evicted; a
 data directory has one server at a time; the server ends with the process (and thread) that started it, and
 one that is left over is ended at the next start. Re-opening a data directory brings back what was in it.
@@ -25,6 +25,7 @@ from pathlib import Path
 from agentmem.failures import ReplayError
 from agentmem.replay.binary import find_server
 from agentmem.replay.durability import AppendOnlySync
+from agentmem.replay.private import write_private
 
 START_TIMEOUT_S = 60.0
 """Loading a large append-only file takes a while."""
@@ -140,7 +141,8 @@ class EmbeddedServer:
                 preexec_fn=_die_with_parent(os.getpid()),
                 process_group=0,  # a Ctrl-C in the terminal must not end it before the last checkpoint
             )
-        self._pid_file.write_text(json.dumps({"pid": self.pid, "started": _start_time(self.pid)}))
+        record = {"pid": self.pid, "started": _start_time(self.pid), "url": self.url}
+        write_private(self._pid_file, json.dumps(record))
         self._wait_until_ready()
         if self._append_only and self._sync is None:
             self._sync = AppendOnlySync(self._data)

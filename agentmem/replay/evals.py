@@ -27,18 +27,25 @@ class EvalTable(Table):
         return EvalStatus(submitted=size, done=ok, failed=bad)
 
     def eval_results(self, batch: str) -> list[Trial]:
-        """The trials committed so far, ordered by ticket id. They stay until `drop_eval`."""
+        """The trials committed so far, ordered by ticket id. They stay until `drop_eval`.
+
+        One that can't be read is set aside and counts as failed.
+        """
         key = self.keys("eval:" + batch)
         fields: dict[bytes, bytes] = self.server.call(lambda: self.server.client.hgetall(key))
         flat: list[bytes] = []
         for field in sorted(fields):
             if field.startswith(b"t:") and b":" in fields[field]:
                 flat += [field[2:], fields[field]]
+        members = record_fields(flat)
         trials = []
-        for payload in self._read([(m[0], m[1], m[4]) for m in record_fields(flat)]):
-            if isinstance(payload, CodecError):
-                raise CodecError(f"evaluation {batch}: {payload}") from payload
-            trials.append(self.codec.unpack(payload, Trial))
+        for member, payload in zip(members, self._read([(m[0], m[1], m[4]) for m in members]), strict=True):
+            try:
+                if isinstance(payload, CodecError):
+                    raise payload
+                trials.append(self.codec.unpack(payload, Trial))
+            except CodecError as error:
+                self._run(lua.QUARANTINE_EVAL, batch, member[0], str(error))
         return trials
 
     def take_eval(self, batch: str, block_s: float = 0.0) -> list[Trial] | None:

@@ -8,7 +8,7 @@ can be kept (`hold`) until the checkpoint that includes it is complete (`settle`
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentmem.replay import lua
@@ -58,8 +58,9 @@ class GroupTable(Table):
                 "" if min_version is None else min_version,
                 int(1000 * s.group_lease_s),
                 int(1000 * 2 * MAX_BLOCK_S) if left > 0 else 0,
+                s.online_limiter.min_size if s.online_limiter.min_size > 1 else 0,
             )
-            groups = self._load(reply, quarantine=True)
+            groups = self._load(reply, self._set_aside)
             if groups:
                 return groups
             if left <= 0:
@@ -76,12 +77,15 @@ class GroupTable(Table):
         Returns the consumption cursor: how many groups the run has consumed. With `hold` the trials stay
         until `settle(cursor)`, and `rewind(cursor)` makes later ones ready again.
         """
-        args = (Outcome(outcome).value, int(hold), self.settings.replay_groups, *ids)
+        s = self.settings
+        limit = s.replay_limiter.for_insert()
+        args = (Outcome(outcome).value, int(hold), s.replay_groups, *limit, *ids)
         return int(self._run(lua.FINISH, *args)[1])
 
     def settle(self, cursor: int) -> int:
         """A checkpoint includes all consumption up to `cursor`: let held groups go. Returns their number."""
-        return int(self._run(lua.SETTLE, cursor, self.settings.replay_groups))
+        s = self.settings
+        return int(self._run(lua.SETTLE, cursor, s.replay_groups, *s.replay_limiter.for_insert()))
 
     def rewind(self, cursor: int) -> int:
         """The newest checkpoint ends at `cursor`: held groups consumed later are ready again."""
@@ -95,8 +99,12 @@ class GroupTable(Table):
         """Give back all that `consumer` had taken: what a restarted learner calls first."""
         return int(self._run(lua.RETURN, consumer))
 
-    def _load(self, described: Sequence[Any], *, quarantine: bool) -> list[Group]:
-        """Groups with their trials, from script replies {id, size, seq, {ticket, record, ...}}."""
+    def _load(self, described: Sequence[Any], damaged: Callable[[str, str, str], bool]) -> list[Group]:
+        """Groups with their trials, from script replies {id, size, seq, {ticket, record, ...}}.
+
+        `damaged(group, ticket, what)` is told of a payload that can't be read, and says whether the group
+        goes on without it.
+        """
         rows = [(g[0].decode(), int(g[1]), int(g[2]), record_fields(g[3])) for g in described]
         payloads = self._read([(m[0], m[1], m[4]) for row in rows for m in row[3]])
         groups = []
@@ -110,7 +118,7 @@ class GroupTable(Table):
                         raise payload
                     trials.append(self.codec.unpack(payload, Trial))
                 except CodecError as error:
-                    alive = quarantine and alive and self._set_aside(gid, ticket, str(error))
+                    alive = alive and damaged(gid, ticket, str(error))
             if not alive:
                 continue
             trials.sort(key=lambda t: t.member)

@@ -7,13 +7,15 @@
 | `kills`, `retries` | hash | live ticket -> how often its worker died, how often it was retried |
 | `p:<ticket>` | hash | finished episodes of a running trial |
 | `d:<ticket>[:i]` | string | a stored trial, chunked above 1 MB |
-| `g:<group>` | hash | size, sequence number, stored and failed members |
+| `g:<group>` | hash | size, sequence number, stored and failed members, draws and priority for replay |
 | `eval:<batch>` | hash | the same of an evaluation |
 | `open`, `ready`, `taken`, `held`, `replay` | set, zsets | where a group is; a group is in exactly one |
 | `taker` | hash | taken group -> its learner |
 | `done` | hash | consumed group -> outcome, so that its tickets are never taken for new ones |
-| `n`, `drops` | hash | totals of what is gone; drops by reason |
+| `n`, `drops`, `expired` | hash | totals of what is gone; drops by reason; expired by what they were |
 | `dead` | list | dead letters |
+| `bad`, `bad:<ticket>:<i>` | list, strings | payloads that couldn't be read |
+| `s:<name>` | string | a large payload within the transaction that stores it |
 | `blocked`, `space`, `starving`, `wake` | | who waits for bytes, who waits for groups, and their signals |
 | `cursors`, `meta` | hash | resume cursors and the end of stream; schema and recipe |
 """

@@ -139,7 +139,18 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     replay_groups: int = 0
     replay_drawn: int = 0
     """Trials drawn from the replay table."""
+    replay_inserted: int = 0
+    """Groups that entered the replay table, and below: draws of groups."""
+    replay_sampled: int = 0
     replay_evicted: int = 0
+    replay_refused: int = 0
+    """Trained groups that its limiter didn't let in."""
+    replay_limited: int = 0
+    """Draws of groups that its limiter didn't give."""
+    online_limited: int = 0
+    """Commits that its limiter made wait."""
+    quarantined_bytes: int = 0
+    """Payloads that can't be read, kept for a look; the oldest leave."""
 
     blocked_s: float = 0.0
     """Time that producers waited for bytes, all added."""
@@ -154,6 +165,10 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     drops: dict[str, int] = {}
     """By reason: duplicate_commits, stale, group_below_min, corrupt, failed_<kind>, ..."""
+    expired_by_env: dict[str, int] = {}
+    """Expired trials by environment."""
+    expired_by_length: dict[int, int] = {}
+    """Expired trials by sampled tokens: key 64 counts those with 33 to 64."""
 
     @property
     def identity_holds(self) -> bool:
@@ -168,4 +183,4 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def buffer_bytes(self) -> int:
         """All that counts against the byte budget."""
-        return self.bytes + self.progress_bytes + self.replay_bytes
+        return self.bytes + self.progress_bytes + self.replay_bytes + self.quarantined_bytes

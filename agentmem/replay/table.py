@@ -13,6 +13,7 @@ from agentmem.replay import lua
 from agentmem.replay.codec import Codec, CodecError, Payload, join
 from agentmem.replay.connect import Server
 from agentmem.replay.keys import Keys
+from agentmem.replay.limiter import Limiter
 from agentmem.replay.wire import LARGE_BYTES, Arg
 
 READ_BATCH_BYTES = 512 << 10
@@ -67,7 +68,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_samples: int = 4
     """Draws of one group from the replay table."""
     staleness_decay: float = 0.9
-    """Weight of a replay group: this to the power of its age in versions."""
+    """Weight of a replay group: this to the power of its age in versions ..."""
+    advantage_exponent: float = 0.0
+    """... times its priority (mean |advantage|, told by `set_priorities`) to this power; 0: not looked at."""
+    online_limiter: Limiter = Limiter()
+    """How many groups may be ready ahead of the learner."""
+    replay_limiter: Limiter = Limiter()
+    """How many draws the replay table gives for each group it got."""
     compression: int = 1
     """zstd level; 0 stores bare msgpack."""
 
@@ -80,6 +87,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"replay.{name} is {getattr(self, name)}: must be >= 0")
         if self.max_samples < 1:
             raise ConfigError(f"replay.max_samples is {self.max_samples}: must be >= 1")
+        if not 0 < self.staleness_decay <= 1:
+            raise ConfigError(f"replay.staleness_decay is {self.staleness_decay}: must be in (0, 1]")
+        if self.advantage_exponent < 0:
+            raise ConfigError(f"replay.advantage_exponent is {self.advantage_exponent}: must be >= 0")
+        if self.online_limiter.samples_per_insert != 1:
+            raise ConfigError(
+                f"replay.online_limiter.samples_per_insert is {self.online_limiter.samples_per_insert}: "
+                "must be 1, since the online table gives each group once"
+            )
         if not 0 < self.staleness_decay <= 1:
             raise ConfigError(f"replay.staleness_decay is {self.staleness_decay}: must be in (0, 1]")
 
@@ -128,9 +144,12 @@ class Table:
             elif entered or blocked_since is None:
                 blocked_since = now
             elif now - blocked_since > self.settings.blocked_limit_s:
+                bound = self.settings.online_limiter.most
                 raise ReplayError(
                     f"blocked on buffer for {now - blocked_since:.0f} s: the budget of "
-                    f"{self.settings.byte_budget} bytes is used up and the learner frees nothing"
+                    f"{self.settings.byte_budget} bytes is used up "
+                    + (f"or {bound:g} groups are ready " if bound < 1e9 else "")
+                    + "and the learner frees nothing"
                 )
             if not entered:
                 self.server.wait_list(self.keys("space"), BLOCKED_POLL_S)
@@ -201,7 +220,7 @@ def record_fields(flat: Sequence[bytes]) -> list[tuple[str, int, int | None, int
     """{ticket, record, ...} of a reply -> (ticket, bytes, lowest version, highest version, chunks)."""
     out = []
     for ticket, record in zip(flat[::2], flat[1::2], strict=True):
-        size, low, high, chunks = record.split(b":")
+        size, low, high, chunks, _ = record.split(b":", 4)
         out.append(
             (ticket.decode(), int(size), int(low) if low else None, int(high) if high else None, int(chunks))
         )

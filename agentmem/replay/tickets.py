@@ -46,6 +46,11 @@ class TicketTable(Table):
             part = tickets[start : start + _SUBMIT_AT_ONCE]
             args: list[Arg] = []
             for ticket in part:
+                if not 0 <= ticket.member < ticket.group_size:
+                    raise RejectedError(
+                        f"ticket {ticket.id} was refused: its member is {ticket.member} in a group of "
+                        f"{ticket.group_size}"
+                    )
                 if ticket.task.split is Split.EVAL:
                     owner = batch or ticket.task.group or "eval"
                 else:
@@ -150,7 +155,11 @@ class TicketTable(Table):
         rows = []
         for item in items:
             record = EpisodeRecord(SCHEMA_VERSION, item.episode, item.reflections, item.advice, item.wall_s)
-            payload = self.codec.compress(encode_record(record))
+            try:
+                payload = self.codec.compress(encode_record(record))
+            except SchemaError as error:
+                where = f"trial {item.claim.ticket.id}, episode {item.episode.index}"
+                raise RejectedError(f"{where}: {error}") from error
             chunks = split(payload)
             head = [*_fence([item.claim]), item.episode.index, len(chunks), len(payload)]
             rows.append(Insert(head, chunks, len(payload), item.claim.ticket.task.split is Split.EVAL))
@@ -168,18 +177,26 @@ class TicketTable(Table):
         rows = []
         for claim, trial in items:
             _check(claim.ticket, trial)
-            payload = self.codec.pack(trial)
+            payload = self._packed(trial)
             chunks = split(payload)
             low, high = trial.version_range() or ("", "")
             head: list[Arg] = [trial.ticket, _LETTER[trial.task.split], low, high, len(payload), len(chunks)]
+            head += [sum(trial.token_counts().values()), trial.task.environment]
             rows.append(Insert(head, chunks, len(payload), trial.task.split is Split.EVAL))
-        replies = self._insert(lua.COMMIT, [self.settings.min_group], rows, items[0][0].consumer)
+        first: list[Arg] = [self.settings.min_group, self.settings.online_limiter.most]
+        replies = self._insert(lua.COMMIT, first, rows, items[0][0].consumer)
         for (_, trial), reply in zip(items, replies, strict=True):
             if reply == 3:
                 raise RejectedError(
                     f"trial {trial.ticket} has split {trial.task.split}, its ticket has another"
                 )
         return [CommitResult.ACCEPTED if r == 1 else CommitResult.DUPLICATE for r in replies]
+
+    def _packed(self, trial: Trial) -> bytes:
+        try:
+            return self.codec.pack(trial)
+        except SchemaError as error:
+            raise RejectedError(f"trial {trial.ticket}: {error}") from error
 
 
 def _check(ticket: Ticket, trial: Trial) -> None:

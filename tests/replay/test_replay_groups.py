@@ -55,7 +55,7 @@ def test_a_consumed_group_is_gone_with_its_bytes(buffer):
     assert counters.bytes == counters.buffered == counters.groups_taken == 0
     assert counters.identity_holds
     left = {key.rpartition(b":")[2] for key in buffer.server.client.keys(buffer.keys.prefix + "*")}
-    assert left == {b"train", b"again", b"eval", b"done", b"n", b"meta", b"swept"}
+    assert left == {b"train", b"again", b"eval", b"done", b"n", b"meta", b"swept", b"expired"}
 
 
 def test_a_learner_that_dies_returns_its_groups(open_buffer):

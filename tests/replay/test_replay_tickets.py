@@ -1,5 +1,6 @@
 """Tickets: queued once, claimed under a lease, continued by others, committed once."""
 
+import msgspec
 import pytest
 
 from agentmem.failures import Failure, FailureKind
@@ -170,8 +171,10 @@ def test_a_trial_of_another_ticket_is_rejected_by_name(buffer):
 
 def test_a_group_takes_no_more_members_than_its_size(buffer):
     buffer.submit(make_group("a", 2))
-    with pytest.raises(RejectedError, match=r"a-2 was refused: its group already has 2 members"):
+    with pytest.raises(RejectedError, match=r"a-2 was refused: its member is 2 in a group of 2"):
         buffer.submit([make_ticket("a", 2, 2)])
+    with pytest.raises(RejectedError, match=r"late was refused: its group already has 2 members"):
+        buffer.submit([msgspec.structs.replace(make_ticket("a", 1, 2), id="late")])
     with pytest.raises(RejectedError, match="its group has size 2, not 3"):
         buffer.submit([make_ticket("a", 2, 3)])
 

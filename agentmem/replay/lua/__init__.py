@@ -8,14 +8,13 @@ from agentmem.replay.lua.groups import (
     FINISH,
     QUARANTINE,
     RENEW_GROUPS,
-    REPLAY_DRAWN,
-    REPLAY_TABLE,
     RETURN,
     REWIND,
     SETTLE,
     TAKE,
 )
-from agentmem.replay.lua.reading import COUNTERS, DROP_EVAL, OPEN, SET_CURSOR
+from agentmem.replay.lua.reading import COUNTERS, DROP_EVAL, OPEN, QUARANTINE_EVAL, SET_CURSOR
+from agentmem.replay.lua.replayed import REPLAY_DAMAGED, REPLAY_DRAWN, REPLAY_TABLE, SET_PRIORITIES
 from agentmem.replay.lua.tickets import (
     CLAIM,
     COMMIT,
@@ -40,15 +39,18 @@ __all__ = [
     "OPEN",
     "PROGRESS",
     "QUARANTINE",
+    "QUARANTINE_EVAL",
     "RELEASE",
     "RENEW",
     "RENEW_GROUPS",
+    "REPLAY_DAMAGED",
     "REPLAY_DRAWN",
     "REPLAY_TABLE",
     "RETURN",
     "REWIND",
     "SETTLE",
     "SET_CURSOR",
+    "SET_PRIORITIES",
     "SUBMIT",
     "TAKE",
 ]

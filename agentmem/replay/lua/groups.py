@@ -3,10 +3,23 @@
 from agentmem.replay.lua.shared import script
 
 _GROUPS = r"""
--- A consumed group is freed, or kept for replay while the replay table has room.
-local function retire(gid, outcome, capacity)
+-- Would another insert keep the replay table within its limiter? {samples per insert, min size, max diff}
+local function insertable(limit)
+  if redis.call('ZCARD', P .. 'replay') < limit[2] then return true end
+  return count('replay_inserted') * limit[1] - count('replay_sampled') + limit[1] <= limit[3]
+end
+
+-- A consumed group is freed, or kept for replay while the table's limiter lets it in; then the oldest leaves
+-- when there are too many.
+local function retire(gid, outcome, capacity, limit)
   local g = P .. 'g:' .. gid
-  if outcome == 'trained' and capacity > 0 then
+  local keep = outcome == 'trained' and capacity > 0
+  if keep and not insertable(limit) then
+    keep = false
+    add('replay_refused', 1)
+  end
+  if keep then
+    add('replay_inserted', 1)
     local bytes, members = 0, stored(g)
     for i = 1, #members, 2 do bytes = bytes + read_record(members[i + 1]) end
     add('bytes', -bytes)
@@ -34,9 +47,12 @@ TAKE = script(
     _GROUPS
     + r"""
 -- consumer, n, at least, current version ('' unknown), max staleness ('' none), min version ('' none),
--- lease in ms, wait in ms. Reply: groups of {id, size, seq, {ticket, record, ...}}
+-- lease in ms, wait in ms, groups that must be ready until the end of the stream
+-- reply: groups of {id, size, seq, {ticket, record, ...}}
 pass_when_full()
 local consumer, n, at_least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local least_ready = tonumber(ARGV[9])
+if redis.call('HGET', P .. 'cursors', 'end_of_stream') == '1' then least_ready = 0 end
 local current, staleness, floor = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if current and staleness then floor = math.max(floor or 0, current - staleness) end
 local now = now_ms()
@@ -63,6 +79,7 @@ while #fit < n do
     local ok = tonumber(redis.call('HGET', P .. 'g:' .. gid, 'ok'))
     redis.call('ZREM', P .. 'ready', gid)
     redis.call('HSET', P .. 'done', gid, 'expired')
+    count_expired(P .. 'g:' .. gid, 1)
     add('expired', ok)
     drop('stale', ok)
     add('bytes', -free_members(P .. 'g:' .. gid))
@@ -73,7 +90,7 @@ while #fit < n do
 end
 wake_producers()
 
-if #fit < at_least then
+if #fit < at_least or redis.call('ZCARD', P .. 'ready') < least_ready then
   if tonumber(ARGV[8]) > 0 then
     redis.call('DEL', P .. 'wake')
     redis.call('SET', P .. 'starving', consumer, 'PX', ARGV[8])
@@ -130,22 +147,25 @@ return n
 FINISH = script(
     _GROUPS
     + r"""
--- outcome, hold (0 or 1), replay capacity in groups; group ids. Reply: {groups finished, consumption cursor}
+-- outcome, hold (0 or 1), replay capacity in groups, samples per insert, min size, max diff; group ids
+-- reply: {groups finished, consumption cursor}
 -- A group whose lease ran out and that nobody took since is finished all the same: the work was done.
 pass_when_full()
 local outcome, hold, capacity, n = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), 0
-for i = 4, #ARGV do
+local limit = {tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])}
+for i = 7, #ARGV do
   local gid = ARGV[i]
   if redis.call('ZREM', P .. 'taken', gid) + redis.call('ZREM', P .. 'ready', gid) > 0 then
     local g = P .. 'g:' .. gid
     redis.call('HDEL', P .. 'taker', gid)
     redis.call('HSET', P .. 'done', gid, outcome)
     add(outcome, tonumber(redis.call('HGET', g, 'ok')))
+    if outcome == 'expired' then count_expired(g, 1) end
     local cursor = redis.call('HINCRBY', N, 'consumed', 1)
     if hold then
       redis.call('ZADD', P .. 'held', cursor, gid)
     else
-      retire(gid, outcome, capacity)
+      retire(gid, outcome, capacity, limit)
     end
     n = n + 1
   end
@@ -158,12 +178,14 @@ return {n, count('consumed')}
 SETTLE = script(
     _GROUPS
     + r"""
--- cursor, replay capacity. What was consumed up to the cursor needn't come back. Reply: groups let go
+-- cursor, replay capacity, samples per insert, min size, max diff. What was consumed up to the cursor needn't
+-- come back. Reply: groups let go
 pass_when_full()
+local limit = {tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])}
 local ids = redis.call('ZRANGEBYSCORE', P .. 'held', '-inf', ARGV[1])
 for _, gid in ipairs(ids) do
   redis.call('ZREM', P .. 'held', gid)
-  retire(gid, redis.call('HGET', P .. 'done', gid), tonumber(ARGV[2]))
+  retire(gid, redis.call('HGET', P .. 'done', gid), tonumber(ARGV[2]), limit)
 end
 wake_producers()
 return #ids
@@ -181,6 +203,7 @@ for _, gid in ipairs(ids) do
   redis.call('ZREM', P .. 'held', gid)
   redis.call('HDEL', P .. 'done', gid)
   add(outcome, -tonumber(redis.call('HGET', P .. 'g:' .. gid, 'ok')))
+  if outcome == 'expired' then count_expired(P .. 'g:' .. gid, -1) end
   make_ready(gid)
 end
 return #ids
@@ -196,18 +219,12 @@ local g = P .. 'g:' .. gid
 local text = redis.call('HGET', g, 't:' .. id)
 local bytes, _, _, chunks = read_record(text or '')
 if not bytes or not redis.call('ZSCORE', P .. 'taken', gid) then return 1 end
-for c, key in ipairs(payload_keys(id, chunks)) do
-  if redis.call('EXISTS', key) == 1 then redis.call('RENAME', key, P .. 'bad:' .. id .. ':' .. (c - 1)) end
-end
+set_aside(id, gid, chunks, ARGV[4], false)
 redis.call('HSET', g, 't:' .. id, 'x')
 redis.call('HINCRBY', g, 'bad', 1)
 local ok = redis.call('HINCRBY', g, 'ok', -1)
 add('bytes', -bytes)
 add('failed', 1)
-drop('corrupt', 1)
-redis.call('RPUSH', P .. 'dead', cjson.encode({
-  ticket = id, owner = gid, eval = false, kind = 'data', what = ARGV[4], where = 'payload', attempts = 0,
-  at_ms = now_ms()}))
 if ok >= math.max(min_group, 1) then return 1 end
 redis.call('ZREM', P .. 'taken', gid)
 redis.call('HDEL', P .. 'taker', gid)
@@ -217,33 +234,4 @@ drop('group_below_min', ok)
 add('bytes', -free_members(g))
 wake_producers()
 return 0
-""")
-
-REPLAY_TABLE = script(
-    _GROUPS
-    + r"""
--- reply: {id, size, seq, {ticket, record, ...}} of each group kept for replay, oldest first
-local out = {}
-for _, gid in ipairs(redis.call('ZRANGE', P .. 'replay', 0, -1)) do out[#out + 1] = describe(gid) end
-return out
-"""
-)
-
-REPLAY_DRAWN = script(r"""
--- max samples; group ids that were drawn. A group drawn that often leaves the table. Reply: groups that left
-pass_when_full()
-local left = 0
-for i = 2, #ARGV do
-  local g = P .. 'g:' .. ARGV[i]
-  if redis.call('ZSCORE', P .. 'replay', ARGV[i]) then
-    add('replay_drawn', tonumber(redis.call('HGET', g, 'ok')))
-    if redis.call('HINCRBY', g, 'samples', 1) >= tonumber(ARGV[1]) then
-      redis.call('ZREM', P .. 'replay', ARGV[i])
-      add('replay_bytes', -free_members(g))
-      left = left + 1
-    end
-  end
-end
-wake_producers()
-return left
 """)

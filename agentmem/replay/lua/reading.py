@@ -3,7 +3,9 @@
 from agentmem.replay.lua.shared import script
 
 OPEN = script(r"""
--- schema version, fingerprint of the recipe ('' any). Reply: {schema, fingerprint} that the run has
+-- schema version, fingerprint of the recipe ('' any), only look (0 or 1)
+-- reply: {schema, fingerprint} that the run has
+if ARGV[3] == '1' then return redis.call('HMGET', P .. 'meta', 'schema', 'fingerprint') end
 pass_when_full()
 for _, letter in ipairs({'e', 'a', 't'}) do
   redis.pcall('XGROUP', 'CREATE', STREAM[letter], READERS, '0', 'MKSTREAM')
@@ -14,8 +16,8 @@ return redis.call('HMGET', P .. 'meta', 'schema', 'fingerprint')
 """)
 
 COUNTERS = script(r"""
--- reply: {names and values of the totals, drops, live numbers}. Where tickets are is read off the structures
--- that hold them; only what is gone for good is a total.
+-- reply: {names and values of the totals, drops, expired, live numbers}. Where tickets are is read off the
+-- structures that hold them; only what is gone for good is a total.
 local function pending(letter)
   return redis.call('XPENDING', STREAM[letter], READERS)[1]
 end
@@ -35,6 +37,7 @@ local running, eval_running = pending('t') + pending('a'), pending('e')
 return {
   redis.call('HGETALL', N),
   redis.call('HGETALL', P .. 'drops'),
+  redis.call('HGETALL', P .. 'expired'),
   {
     'queued', length('t') + length('a') - running,
     'running', running,
@@ -75,6 +78,22 @@ end
 add('bytes', -free_members(batch))
 wake_producers()
 return n
+""")
+
+QUARANTINE_EVAL = script(r"""
+-- batch, ticket id, what: a result that can't be read counts as failed
+pass_when_full()
+local batch = P .. 'eval:' .. ARGV[1]
+local bytes, _, _, chunks = read_record(redis.call('HGET', batch, 't:' .. ARGV[2]) or '')
+if not bytes then return 0 end
+set_aside(ARGV[2], ARGV[1], chunks, ARGV[3], true)
+redis.call('HSET', batch, 't:' .. ARGV[2], 'x')
+redis.call('HINCRBY', batch, 'ok', -1)
+redis.call('HINCRBY', batch, 'bad', 1)
+add('bytes', -bytes)
+add('eval_done', -1)
+add('eval_failed', 1)
+return 1
 """)
 
 SET_CURSOR = script(r"""

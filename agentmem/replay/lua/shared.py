@@ -1,7 +1,8 @@
 """Lua functions that several scripts share.
 
 A member's record in its group (`t:<ticket>`) is '' while the ticket lives, 'x' when it failed, and
-`bytes:lowest version:highest version:chunks` when its trial is stored (versions may be empty).
+`bytes:lowest version:highest version:chunks:sampled tokens:commit time in ms:environment` when its trial is
+stored (versions may be empty).
 """
 
 PRELUDE = r"""
@@ -41,9 +42,10 @@ local function payload_keys(id, chunks)
 end
 
 local function read_record(text)
-  local bytes, lo, hi, chunks = string.match(text, '^(%d+):(%-?%d*):(%-?%d*):(%d+)$')
+  local bytes, lo, hi, chunks, tokens, env = string.match(
+    text, '^(%d+):(%-?%d*):(%-?%d*):(%d+):(%d+):%d+:(.*)$')
   if not bytes then return nil end
-  return tonumber(bytes), tonumber(lo), tonumber(hi), tonumber(chunks)
+  return tonumber(bytes), tonumber(lo), tonumber(hi), tonumber(chunks), tonumber(tokens), env
 end
 
 -- The stored members of a hash with `t:` fields: {ticket, record, ticket, record, ...}
@@ -68,6 +70,50 @@ local function free_members(hash)
   end
   redis.call('UNLINK', hash)
   return freed
+end
+
+-- Expired trials by environment, and by length: sampled tokens, up to the next power of two.
+local function count_expired(hash, sign)
+  local members = stored(hash)
+  for i = 1, #members, 2 do
+    local _, _, _, _, tokens, env = read_record(members[i + 1])
+    local bucket = 1
+    while bucket < tokens do bucket = bucket * 2 end
+    redis.call('HINCRBY', P .. 'expired', 'env:' .. env, sign)
+    redis.call('HINCRBY', P .. 'expired', 'length:' .. bucket, sign)
+  end
+end
+
+-- A payload that can't be read is kept for a look, the newest few megabytes of such.
+local BAD_BYTES = 8388608
+
+local function evict_bad()
+  local item = redis.call('LPOP', P .. 'bad')
+  if not item then return 0 end
+  local bytes, chunks, id = string.match(item, '^(%d+):(%d+):(.*)$')
+  for c = 0, tonumber(chunks) - 1 do redis.call('UNLINK', P .. 'bad:' .. id .. ':' .. c) end
+  add('quarantined_bytes', -tonumber(bytes))
+  return tonumber(bytes)
+end
+
+local function set_aside(id, owner, chunks, what, eval)
+  local bytes = 0
+  for c, key in ipairs(payload_keys(id, chunks)) do
+    local size = redis.pcall('STRLEN', key)
+    if type(size) == 'number' and size > 0 then
+      bytes = bytes + size
+      redis.call('RENAME', key, P .. 'bad:' .. id .. ':' .. (c - 1))
+    end
+  end
+  redis.call('RPUSH', P .. 'bad', bytes .. ':' .. chunks .. ':' .. id)
+  add('quarantined_bytes', bytes)
+  while count('quarantined_bytes') > BAD_BYTES do
+    if evict_bad() == 0 then break end
+  end
+  drop('corrupt', 1)
+  redis.call('RPUSH', P .. 'dead', cjson.encode({
+    ticket = id, owner = owner, eval = eval, kind = 'data', what = what, where = 'payload', attempts = 0,
+    at_ms = now_ms()}))
 end
 
 local function progress_bytes(id)
@@ -193,22 +239,31 @@ local function evict_replay()
 end
 
 local function used_bytes()
-  local v = redis.call('HMGET', N, 'bytes', 'progress_bytes', 'replay_bytes')
-  return tonumber(v[1] or '0') + tonumber(v[2] or '0') + tonumber(v[3] or '0')
+  local v = redis.call('HMGET', N, 'bytes', 'progress_bytes', 'replay_bytes', 'quarantined_bytes')
+  return tonumber(v[1] or '0') + tonumber(v[2] or '0') + tonumber(v[3] or '0') + tonumber(v[4] or '0')
 end
 
--- May `more` bytes of training data be stored? Old groups kept for replay give way first. A learner that
--- waits for groups overrules the budget: nothing would be freed before it gets them.
+-- May `more` bytes of training data be stored? What was set aside and old groups kept for replay give way
+-- first. A learner that waits for groups overrules the budget: nothing would be freed before it gets them.
 local function admitted(more, budget)
   if used_bytes() + more <= budget then return true end
   while used_bytes() + more > budget do
-    if evict_replay() == 0 then break end
+    if evict_bad() == 0 and evict_replay() == 0 then break end
   end
   if used_bytes() + more <= budget then return true end
   if redis.call('EXISTS', P .. 'starving') == 1 or used_bytes() == 0 then
     add('budget_overruled', 1)
     return true
   end
+  return false
+end
+
+-- May another group become ready, by the limiter of the online table? Ready groups are inserts without a
+-- sample. As with bytes, a learner that waits overrules it.
+local function within_limit(max_ahead)
+  if redis.call('ZCARD', P .. 'ready') + 1 <= max_ahead then return true end
+  if redis.call('EXISTS', P .. 'starving') == 1 then return true end
+  add('online_limited', 1)
   return false
 end
 

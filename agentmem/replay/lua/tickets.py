@@ -215,13 +215,15 @@ return out
 """)
 
 COMMIT = script(r"""
--- budget, producer, waited ms, staged, min_group
--- items: ticket id, split letter, lowest version, highest version, bytes, chunk count, chunks...
+-- budget, producer, waited ms, staged, min_group, groups that may be ready (limiter of the online table)
+-- items: ticket id, split letter, lowest version, highest version, bytes, chunk count, sampled tokens,
+-- environment, chunks...
 -- reply per item: 1 accepted, 0 duplicate, 2 blocked (with all training trials after it), 3 wrong split
 local budget, staged, min_group = tonumber(ARGV[1]), ARGV[4] == '1', tonumber(ARGV[5])
+local max_ahead, at_ms = tonumber(ARGV[6]), now_ms()
 local out, blocked = {}, false
 if staged then pass_when_full() end  -- the transaction was let in, its values are there
-local i = 6
+local i = 7
 while i <= #ARGV do
   local id, bytes, chunks = ARGV[i], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local letter, entry, owner = live(id)
@@ -231,16 +233,19 @@ while i <= #ARGV do
   elseif (letter == 'e') ~= (ARGV[i + 1] == 'e') then
     out[#out + 1] = 3
   else
-    if letter ~= 'e' and not blocked then blocked = not admitted(bytes - progress_bytes(id), budget) end
+    if letter ~= 'e' and not blocked then
+      blocked = not within_limit(max_ahead) or not admitted(bytes - progress_bytes(id), budget)
+    end
     if blocked and letter ~= 'e' then
       out[#out + 1] = 2
     else
-      for c, key in ipairs(payload_keys(id, chunks)) do store(key, ARGV[i + 5 + c], staged) end
+      for c, key in ipairs(payload_keys(id, chunks)) do store(key, ARGV[i + 7 + c], staged) end
       leave_stream(id, letter, entry)
       forget_attempts(id)
       free_progress(id)
       add('bytes', bytes)
-      local record = ARGV[i + 4] .. ':' .. ARGV[i + 2] .. ':' .. ARGV[i + 3] .. ':' .. ARGV[i + 5]
+      local record = table.concat({
+        ARGV[i + 4], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5], ARGV[i + 6], at_ms, ARGV[i + 7]}, ':')
       if letter == 'e' then
         redis.call('HSET', P .. 'eval:' .. owner, 't:' .. id, record)
         redis.call('HINCRBY', P .. 'eval:' .. owner, 'ok', 1)
@@ -253,8 +258,8 @@ while i <= #ARGV do
       out[#out + 1] = 1
     end
   end
-  if staged then redis.call('UNLINK', unpack(ARGV, i + 6, i + 5 + chunks)) end
-  i = i + 6 + chunks
+  if staged then redis.call('UNLINK', unpack(ARGV, i + 8, i + 7 + chunks)) end
+  i = i + 8 + chunks
 end
 note_blocked(ARGV[2], tonumber(ARGV[3]), blocked)
 return out
