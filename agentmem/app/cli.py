@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from agentmem.app.buffer_cli import app as buffer_app
+
 app = typer.Typer(
     name="agentmem",
     help="Train LLM agents that learn through memory.",
@@ -23,6 +25,7 @@ envs_app = typer.Typer(help="Environments: list, check, play, bench.", no_args_i
 model_app = typer.Typer(help="Models made here.", no_args_is_help=True)
 app.add_typer(envs_app, name="envs")
 app.add_typer(model_app, name="model")
+app.add_typer(buffer_app, name="buffer")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")

@@ -30,7 +30,7 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
     `fingerprint` names the recipe: a run that was made by another one is refused. A dead server is waited for
     until `deadline_s`, a silent one until `socket_timeout_s` more. Raises ReplayError if the
     server can't serve (unreachable, wrong password, evicting, too old), or if the run has another schema or
-    fingerprint.
+    fingerprint. With `only_look` opening writes nothing, and a run that has no buffer there is an error.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         deadline_s: float = 30.0,
         socket_timeout_s: float = 10.0,
         settings: Settings | None = None,
+        only_look: bool = False,
         **overrides: Any,
     ) -> None:
         base = settings or Settings()
@@ -52,12 +53,13 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
         self._nonce = secrets.token_hex(8)
         self.server = Server(url, deadline_s=deadline_s, socket_timeout_s=socket_timeout_s)
         self.server.check()
-        self._open()
+        self._open(only_look)
 
-    def _open(self) -> None:
-        schema, fingerprint = (
-            v.decode() if v else "" for v in self._run(lua.OPEN, SCHEMA_VERSION, self.fingerprint)
-        )
+    def _open(self, only_look: bool) -> None:
+        found = self._run(lua.OPEN, SCHEMA_VERSION, self.fingerprint, int(only_look))
+        schema, fingerprint = (v.decode() if v else "" for v in found)
+        if not schema:
+            raise ReplayError(f"replay server {self.server.shown} holds no buffer of run {self.run}")
         if schema != str(SCHEMA_VERSION):
             raise ReplayError(
                 f"run {self.run} has a buffer of schema version {schema}: this program reads "

@@ -39,7 +39,9 @@ class EvalTable(Table):
                 flat += [field[2:], fields[field]]
         members = record_fields(flat)
         trials = []
-        for member, payload in zip(members, self._read([(m[0], m[1], m[4]) for m in members]), strict=True):
+        for member, payload in zip(
+            members, self.read_payloads([(m[0], m[1], m[4]) for m in members]), strict=True
+        ):
             try:
                 if isinstance(payload, CodecError):
                     raise payload

@@ -106,7 +106,7 @@ class GroupTable(Table):
         goes on without it.
         """
         rows = [(g[0].decode(), int(g[1]), int(g[2]), record_fields(g[3])) for g in described]
-        payloads = self._read([(m[0], m[1], m[4]) for row in rows for m in row[3]])
+        payloads = self.read_payloads([(m[0], m[1], m[4]) for row in rows for m in row[3]])
         groups = []
         for gid, size, sequence, members in rows:
             trials: list[Trial] = []

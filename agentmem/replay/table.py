@@ -186,7 +186,7 @@ class Table:
         """The server itself is full: stand where those wait whom the budget blocks."""
         self._run(lua.NOTE_BLOCKED, producer)
 
-    def _read(self, wanted: Sequence[tuple[str, int, int]]) -> Iterator[Payload | CodecError]:
+    def read_payloads(self, wanted: Sequence[tuple[str, int, int]]) -> Iterator[Payload | CodecError]:
         """Payloads of (ticket, bytes, chunks), in order; a damaged one is its CodecError.
 
         A payload is valid until the next one is asked for.
