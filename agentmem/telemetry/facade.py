@@ -41,9 +41,9 @@ class Metrics:
         return definition, {"run": self._run, **tags}
 
     def count(self, name: str, amount: float = 1.0, **tags: str) -> None:
-        """Add to a counter."""
+        """Add to a counter. Adding 0 makes the series visible, so that its first increase is one."""
         definition, full = self._resolve(name, Kind.COUNTER, tags)
-        if self._backend is not None and amount > 0:
+        if self._backend is not None and amount >= 0:
             self._backend.count(definition, amount, full)
 
     def total(self, name: str, value: float, **tags: str) -> None:
