@@ -106,26 +106,37 @@ def dead(
 @contextlib.contextmanager
 def _open(which: str, url: str | None) -> Iterator[ReplayBuffer]:
     from agentmem.app.rundir import RunDir
+    from agentmem.replay import Settings
     from agentmem.replay.look import look
 
     run = RunDir.find(which)
-    with look(run.name, url=url or _configured_url(run.config_path), data_dir=run.replay_dir) as buffer:
+    section = _replay_section(run.config_path)
+    mib = section.get("byte_budget_mib")
+    settings = Settings(byte_budget=mib << 20) if isinstance(mib, int) and mib > 0 else None
+    url = url or _with_password(section.get("url"))
+    with look(run.name, url=url, data_dir=run.replay_dir, settings=settings) as buffer:
         yield buffer
 
 
-def _configured_url(path: Path) -> str | None:
-    """The URL in a run's configuration, with its password; None for an embedded server."""
+def _replay_section(path: Path) -> dict[str, Any]:
+    """The section `replay` of a run's configuration."""
     import yaml
 
     from agentmem.failures import ConfigError
 
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        url = tree.get("replay", {}).get("url")
-    except (OSError, yaml.YAMLError, AttributeError) as error:
+        return dict(tree.get("replay") or {})
+    except (OSError, yaml.YAMLError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
+
+
+def _with_password(url: Any) -> str | None:
+    """A configured URL with the password that isn't stored with it; None for an embedded server."""
+    from agentmem.failures import ConfigError
+
     if not isinstance(url, str) or "://***@" not in url:
-        return url
+        return url if isinstance(url, str) else None
     if not (password := os.environ.get(PASSWORD)):
         raise ConfigError(
             f"the run's buffer is at {url}, whose password isn't stored: set {PASSWORD}, or give --url"

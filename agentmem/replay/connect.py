@@ -21,6 +21,7 @@ MIN_VERSION = (6, 2)
 """XAUTOCLAIM."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.05, 2.0
 READ_BYTES = 256 << 10
+STAGED_S = 300
 MAX_BLOCK_S = 1.0
 """The longest that one blocking command waits; well below the socket timeout."""
 
@@ -179,13 +180,14 @@ class Server:
     ) -> Any | None:
         """Like `script`, but None when the server has no memory for it (nothing was written then).
 
-        The values `staged` are set in the same transaction, before the script, which must rename or unlink
-        them: a script's own arguments are copied twice on the server, which large payloads feel.
+        The values `staged` are set in the same transaction, before the script, which must rename (and keep) or
+        unlink them; what a client that dies leaves of them expires. A script's own arguments are copied twice
+        on the server, which large payloads feel.
         """
         try:
             if not staged:
                 return self.script(text, key, args)
-            sets = [("SET", name, value) for name, value in staged.items()]
+            sets = [("SET", name, value, "EX", STAGED_S) for name, value in staged.items()]
             return self.call(
                 lambda: self._transaction([*sets, ("EVALSHA", self._load(text), 1, key, *args)])[-1]
             )

@@ -20,6 +20,7 @@ from agentmem.failures import ReplayError
 from agentmem.replay.buffer import ReplayBuffer
 from agentmem.replay.codec import CodecError
 from agentmem.replay.embedded import EmbeddedServer, _start_time
+from agentmem.replay.table import Settings
 from agentmem.trajectory import SchemaError, Trial
 
 _AOF = "appendonlydir"
@@ -59,7 +60,9 @@ def live_url(data_dir: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def look(run: str, *, url: str | None = None, data_dir: Path | None = None) -> Iterator[ReplayBuffer]:
+def look(
+    run: str, *, url: str | None = None, data_dir: Path | None = None, settings: Settings | None = None
+) -> Iterator[ReplayBuffer]:
     """A buffer to read from: at `url`, else of the embedded server of `data_dir`, live or not.
 
     Raises ReplayError.
@@ -69,7 +72,7 @@ def look(run: str, *, url: str | None = None, data_dir: Path | None = None) -> I
             if data_dir is None:
                 raise ReplayError(f"run {run}: neither a URL nor a data directory of its buffer is known")
             url = live_url(data_dir) or stack.enter_context(_copy_server(run, data_dir))
-        yield stack.enter_context(ReplayBuffer(url, run, deadline_s=5.0, only_look=True))
+        yield stack.enter_context(ReplayBuffer(url, run, deadline_s=5.0, only_look=True, settings=settings))
 
 
 @contextlib.contextmanager

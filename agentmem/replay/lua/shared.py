@@ -269,7 +269,12 @@ end
 
 -- Large payloads come as keys set in the same transaction, small ones as they are.
 local function store(key, value, staged)
-  if staged then redis.call('RENAME', value, key) else redis.call('SET', key, value) end
+  if staged then
+    redis.call('RENAME', value, key)
+    redis.call('PERSIST', key)
+  else
+    redis.call('SET', key, value)
+  end
 end
 
 -- `waited_ms` is how long this producer has waited since it last asked; negative if it wasn't blocked.
