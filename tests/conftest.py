@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,11 @@ _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.update(
-    HF_HUB_OFFLINE="1", RAY_USAGE_STATS_ENABLED="0", TOKENIZERS_PARALLELISM="false", AGENTMEM_CACHE=_CACHE
+    HF_HUB_OFFLINE="1",
+    RAY_AUTH_MODE="disabled",
+    RAY_USAGE_STATS_ENABLED="0",
+    TOKENIZERS_PARALLELISM="false",
+    AGENTMEM_CACHE=_CACHE,
 )
 if _DATA.is_dir():
     os.environ.setdefault("AGENTMEM_DATA", str(_DATA))
@@ -26,6 +31,16 @@ if _DATA.is_dir():
 def pytest_unconfigure() -> None:
     """The made models go with the session."""
     shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One local Ray for all tests that need one in their own process: a second can't be started beside it."""
+    import ray
+
+    ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture(scope="session")

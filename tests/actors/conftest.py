@@ -1,42 +1,30 @@
-"""A local Ray cluster, a real server, a tiny model and its engine, for all tests of the actors."""
+"""A real server, a tiny model and its engine, for all tests of the actors."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import ray
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-
-ray = pytest.importorskip("ray")
-
-from actors.agent_settings import AgentSettings, by_kind  # noqa: E402
-from actors.engine.actor import create as create_engine  # noqa: E402
-from actors.engine.protocol import EngineConfig  # noqa: E402
-from actors.rollout.env_wire import EnvSettings  # noqa: E402
-from agentmem.config.schema import SamplingConfig  # noqa: E402
-from agentmem.replay import EmbeddedServer, ReplayBuffer, Settings  # noqa: E402
-from agentmem.trajectory import Mode, Task, Ticket  # noqa: E402
-from envs.minesweeper.vocabulary import words  # noqa: E402
-from envs.registry import instances  # noqa: E402
+from actors.agent_settings import AgentSettings, by_kind
+from actors.engine.actor import create as create_engine
+from actors.engine.protocol import EngineConfig
+from actors.rollout.env_wire import EnvSettings
+from agentmem.config.schema import SamplingConfig
+from agentmem.replay import EmbeddedServer, ReplayBuffer, Settings
+from agentmem.trajectory import Mode, Task, Ticket
+from envs.minesweeper.vocabulary import words
+from envs.registry import instances
 
 MINESWEEPER = {"size": 4, "mines": 3, "format": "compact", "max_clicks": 6}
 START_S = 180.0
 """Cold imports on a busy machine."""
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="session")

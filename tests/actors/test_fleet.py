@@ -28,7 +28,9 @@ MakeSettings = Callable[..., AgentSettings]
 SMALL = {role: {"num_cpus": 0} for role in Role}
 
 
-def config(placement: str, *, agents: int = 1, workers: int = 1, budget: int = 3) -> RunConfig:
+def config(
+    placement: str, *, agents: int = 1, workers: int = 1, budget: int = 3, ping_s: float = 20.0
+) -> RunConfig:
     return RunConfig.model_validate(
         {
             "env": {
@@ -41,7 +43,7 @@ def config(placement: str, *, agents: int = 1, workers: int = 1, budget: int = 3
             "policies": {"agent": {"model": "tiny"}},
             "engines": {"agent": {}},
             "agents": {"replicas": agents},
-            "supervision": {"restart_budget": budget, "drain_timeout_s": 10.0},
+            "supervision": {"restart_budget": budget, "drain_timeout_s": 10.0, "ping_timeout_s": ping_s},
         }
     )
 
@@ -121,10 +123,9 @@ async def test_a_killed_env_worker_is_replaced_and_used(
 
 
 async def test_a_silent_member_counts_as_dead(
-    open_buffer: OpenBuffer, settings: MakeSettings, engine: Any, monkeypatch: pytest.MonkeyPatch
+    open_buffer: OpenBuffer, settings: MakeSettings, engine: Any
 ) -> None:
-    monkeypatch.setattr(fleet_module, "PING_S", 2.0)
-    async with running(config("local"), settings(open_buffer()), engine) as fleet:
+    async with running(config("local", ping_s=2.0), settings(open_buffer()), engine) as fleet:
         (victim,) = fleet.handles(Role.AGENT).values()
         pid = await asyncio.wait_for(victim.__ray_call__.remote(lambda self: os.getpid()), 20)
         os.kill(pid, signal.SIGSTOP)

@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
-import ray
 
 from actors.engine import actor
 from actors.engine.client import EngineClient, RayReplica
@@ -20,15 +19,7 @@ from agentmem.sampling import Sampling
 from agentmem.weights.files import FilesSender
 from tests.engine import tiny
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Any:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("cluster")]
 
 
 @pytest.fixture(scope="module")

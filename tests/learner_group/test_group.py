@@ -6,7 +6,6 @@ import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,10 @@ COMPARED = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ray_session() -> Iterator[None]:
-    """A local Ray, or the one that the session has already."""
+def ray_session(cluster: None) -> None:
+    """The session's Ray."""
     # Workers can't import a test module by name.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    mine = not ray.is_initialized()
-    if mine:
-        ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    if mine:
-        ray.shutdown()
 
 
 @pytest.fixture(scope="module")
