@@ -59,7 +59,11 @@ class AgentActor:
         raw = isinstance(self._style.act_prompt(View(observation="")), str)
         codec.check_servable(messages=not raw)
         buffer = await asyncio.to_thread(
-            ReplayBuffer, settings.replay_url, settings.run, settings=settings.replay
+            ReplayBuffer,
+            settings.replay_url,
+            settings.run,
+            settings=settings.replay,
+            deadline_s=settings.replay_reconnect_s,
         )
         self._client = EngineClient({}, request_s=settings.sample_timeout_s)
         sampling = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}

@@ -22,6 +22,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     replay_url: str
     replay: ReplaySettings = ReplaySettings()
     """Its lease: tickets of an actor that was killed are taken over after it."""
+    replay_reconnect_s: float = 60.0
+    """How long a buffer's server may be away."""
     env: EnvSettings
     placement: Literal["local", "worker"] = "worker"
     model: str
@@ -58,6 +60,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             run=run,
             replay_url=replay_url,
             replay=replay,
+            replay_reconnect_s=config.replay.reconnect_s,
             env=EnvSettings.named(config.env.name, config.env.options),
             placement=config.env.placement,
             model=model,

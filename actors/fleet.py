@@ -22,7 +22,7 @@ from typing import Any
 
 from actors import agent, env_worker
 from actors.agent_settings import AgentSettings
-from actors.ray_calls import answer, kill
+from actors.ray_calls import answer, kill, pong
 from actors.reconcile import Member, State, reconcile
 from actors.rollout.agent_stats import AgentStats
 from actors.rollout.env_service import ServiceStats
@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 START_S = 120.0
 """Until a new actor has its process, its imports and its tokenizer."""
-PING_S = 20.0
-"""A member that doesn't answer a ping for so long is dead: its event loop does nothing heavy."""
 STATS_S = 5.0
 END_S = 4.0
 """What a member may take beyond its drain to give things back, before it is killed."""
@@ -79,6 +77,8 @@ class Fleet:
         self._env, self._settings = config.env, settings
         self._budget = config.supervision.restart_budget
         self._drain_s = config.supervision.drain_timeout_s
+        # A member that answers no ping for so long is dead: its event loop does nothing heavy.
+        self._ping_s = config.supervision.ping_timeout_s
         self._options = ray_options or {}
         self._desired = {
             Role.ENV_WORKER: config.env.workers if config.env.placement == "worker" else 0,
@@ -171,7 +171,7 @@ class Fleet:
 
     async def _look_at(self, member: _Live) -> None:
         try:
-            await answer(member.handle.ping.remote(), member.name, PING_S)
+            await pong(member.handle.ping.remote(), member.name, self._ping_s)
         except Exception as error:
             member.die(error)
 
@@ -237,7 +237,7 @@ class Fleet:
         """Up to its end, which is its death unless it was asked for."""
         try:
             await self._started(member, member.handle.start.remote())
-            await answer(self._configuration(member), member.name, PING_S)
+            await answer(self._configuration(member), member.name, self._ping_s)
             member.state = State.RUNNING
             member.ready.set()
             await answer(member.handle.run.remote(), member.name, None)
@@ -266,7 +266,7 @@ class Fleet:
                 f"{member.name} couldn't be placed or started within {START_S:g} s; free are: {free}"
             ) from None
         except ray.exceptions.RayError:
-            await answer(ref, member.name, PING_S)  # typed
+            await answer(ref, member.name, self._ping_s)  # typed
 
     async def _until_ready(self) -> None:
         """Wait for all that are being started; raise the first error among them."""
@@ -288,7 +288,7 @@ class Fleet:
 
         async def tell(member: _Live) -> None:
             with contextlib.suppress(InfrastructureError):
-                await answer(self._configuration(member), member.name, PING_S)
+                await answer(self._configuration(member), member.name, self._ping_s)
 
         agents = [m for m in self._members[Role.AGENT] if m.state in (State.RUNNING, State.STOPPING)]
         await asyncio.gather(*(tell(member) for member in agents))
@@ -335,12 +335,16 @@ class Fleet:
         if self._buffer is None:
             settings = self._settings
             self._buffer = await asyncio.to_thread(
-                ReplayBuffer, settings.replay_url, settings.run, settings=settings.replay
+                ReplayBuffer,
+                settings.replay_url,
+                settings.run,
+                settings=settings.replay,
+                deadline_s=settings.replay_reconnect_s,
             )
         await asyncio.to_thread(self._buffer.forfeit, name)
         with contextlib.suppress(InfrastructureError):
             for worker, handle in self.handles(Role.ENV_WORKER).items():
-                await answer(handle.forget.remote(name), worker, PING_S)
+                await answer(handle.forget.remote(name), worker, self._ping_s)
 
     def _background(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(work)

@@ -52,13 +52,16 @@ class RankActor:
             raise RuntimeError(f"learner rank {self._rank} was not started")
         return self._learner
 
+    def ping(self) -> None:
+        """Answers beside a running call: in the concurrency group `health`."""
+
     def pid(self) -> int:
         """Process id."""
         return os.getpid()
 
-    def update_groups(self, groups: Groups, version: int) -> UpdateResult:
+    def update_groups(self, groups: Groups, version: int, replayed: int) -> UpdateResult:
         """A single rank's whole update."""
-        return self.learner.update_groups(groups, version)
+        return self.learner.update_groups(groups, version, replayed)
 
     def prepare_values(self, groups: Groups) -> Any:
         """One shard per rank, each a return value of its own."""
@@ -73,11 +76,13 @@ class RankActor:
         """All ranks' values in the shape of the groups."""
         return self.learner.shape_values(groups, read)
 
-    def prepare_shards(self, groups: Groups, values: Values | None) -> tuple[Prepared | Shard, ...]:
+    def prepare_shards(
+        self, groups: Groups, values: Values | None, replayed: int
+    ) -> tuple[Prepared | Shard, ...]:
         """What was prepared (without shards), then one shard per rank."""
         import dataclasses
 
-        prepared = self.learner.prepare(groups, values)
+        prepared = self.learner.prepare(groups, values, replayed)
         return (dataclasses.replace(prepared, shards=[]), *prepared.shards)
 
     def update(self, shard: Shard) -> tuple[bool, dict[str, float]]:

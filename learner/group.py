@@ -60,7 +60,8 @@ class LearnerGroup:
         self.timeout_s = settings.learner.timeout_s
         """Deadline of every phase."""
         self.actors: list[Any] = []
-        remote = ray.remote(RankActor)
+        # Pings are answered on a thread of their own while a rank computes.
+        remote = ray.remote(concurrency_groups={"health": 1})(RankActor)
         for rank in range(self.world):
             options: dict[str, Any] = {
                 "num_cpus": cpus_per_rank,
@@ -86,14 +87,23 @@ class LearnerGroup:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def update(self, groups: Sequence[Sequence[Trial | bytes]], version: int) -> UpdateResult:
+    def update(
+        self,
+        groups: Sequence[Sequence[Trial | bytes]],
+        version: int,
+        replayed: Sequence[Sequence[Trial | bytes]] = (),
+    ) -> UpdateResult:
         """Train on complete groups (trials, or as `encode_trial` gives them) with the weights of `version`.
+
+        `replayed` are groups that were trained before: their ratios are against the engine's log-probs.
 
         Raises NumericsError after too many updates without a finite gradient, LearnerError if a rank is lost.
         """
-        payload = [[t if isinstance(t, bytes) else encode_trial(t) for t in group] for group in groups]
+        payload = [
+            [t if isinstance(t, bytes) else encode_trial(t) for t in group] for group in (*groups, *replayed)
+        ]
         if self.world == 1:
-            result: UpdateResult = self._rank0("update", "update_groups", payload, version)
+            result: UpdateResult = self._rank0("update", "update_groups", payload, version, len(replayed))
             return result
         values = None
         if self.settings.has_values:
@@ -103,7 +113,7 @@ class LearnerGroup:
                 {r: a.values.remote(p) for r, (a, p) in enumerate(zip(self.actors, parts, strict=True))},
             )
             values = self._rank0("values", "shape_values", payload, read)
-        parts = self._split("prepare", "prepare_shards", payload, values)
+        parts = self._split("prepare", "prepare_shards", payload, values, len(replayed))
         prepared, shards = parts[0], parts[1:]
         told = self._wait(
             "update",
@@ -155,8 +165,16 @@ class LearnerGroup:
         """Process ids of the ranks."""
         return [int(p) for p in self._all("pids", "pid")]
 
+    def pings(self) -> dict[int, Any]:
+        """Rank -> reference that is answered while the rank's process runs, also during a call."""
+        return {
+            rank: actor.ping.options(concurrency_group="health").remote()
+            for rank, actor in enumerate(self.actors)
+        }
+
     def close(self) -> None:
-        """End the ranks' processes. May be called twice."""
+        """End the ranks' processes. A call under way in another thread ends with a LearnerError. May be
+        called twice."""
         import ray
 
         for actor in self.actors:

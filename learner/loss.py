@@ -50,6 +50,7 @@ class DeviceBatch:
     targets: Tensor
     advantage: Tensor
     engine: Tensor
+    replayed: Tensor
     unit_tokens: Tensor | None
     ways: tuple[tuple[Processing, int, int], ...]
     value_at: Tensor
@@ -73,6 +74,7 @@ class DeviceBatch:
             targets=put(micro.targets),
             advantage=put(micro.advantage),
             engine=put(micro.engine),
+            replayed=put(micro.replayed),
             unit_tokens=None if unit is None else put(unit),
             ways=tuple((Processing.of(how), begin, end) for how, begin, end in micro.sampling),
             value_at=put(micro.value_at),
@@ -108,7 +110,9 @@ def share(
     else:
         if batch.old is None:
             batch.old = new.detach()
-        old = batch.old
+        # Groups that were trained before: the ratio is against what the engine reported, and carries all.
+        known = batch.replayed & ~torch.isnan(batch.engine)
+        old = torch.where(known, batch.engine, batch.old)
     mask = torch.ones_like(new, dtype=torch.bool)
     counts = Counts(mini.tokens, mini.rows, mini.trials)
     mean, units = cfg.normalise, batch.unit_tokens

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from agentmem.chaos import hold
 from agentmem.failures import ConfigError, NumericsError, ResourceError
 from agentmem.trajectory import Trial, decode_trial
 from agentmem.weights import Deadlines, Probe, WeightUpdate
@@ -73,8 +74,11 @@ class LearnerRank:
 
     # ------------------------------------------------------------------ rank 0: from trials to shards
 
-    def prepare(self, groups: Groups, values: Values | None = None) -> Prepared:
-        """Decode, credit, merge and plan. With PPO, `values` come from `prepare_values` and `values`."""
+    def prepare(self, groups: Groups, values: Values | None = None, replayed: int = 0) -> Prepared:
+        """Decode, credit, merge and plan. With PPO, `values` come from `prepare_values` and `values`.
+
+        The last `replayed` groups were trained before.
+        """
         started = time.perf_counter()
         cfg = self.settings.learner
         batch = build_rows(
@@ -83,6 +87,7 @@ class LearnerRank:
             policy=self.settings.policy,
             invalid_penalty=self.settings.invalid_penalty,
             values=values,
+            replayed=replayed,
         )
         parts, plan = shards(
             batch.rows,
@@ -159,14 +164,14 @@ class LearnerRank:
             )
         return applied, metrics
 
-    def update_groups(self, groups: Groups, version: int) -> UpdateResult:
+    def update_groups(self, groups: Groups, version: int, replayed: int = 0) -> UpdateResult:
         """A single rank's whole update. Raises ValueError if there are more ranks."""
         if self.world != 1:
             raise ValueError(f"update_groups is for a single rank, there are {self.world}")
         values = None
         if self.settings.has_values:
             values = self.shape_values(groups, [self.values(s) for s in self.prepare_values(groups)])
-        prepared = self.prepare(groups, values)
+        prepared = self.prepare(groups, values, replayed)
         applied, metrics = self.update(prepared.shards[0])
         return result_of(version, applied, metrics, prepared)
 
@@ -182,6 +187,7 @@ class LearnerRank:
         probe = self.probe()
         if self.rank != 0:
             return None
+        hold("learner.publish")
         sender = self._files_sender()
         deadlines = self._deadlines()
         if lora is not None and adapter_only:
@@ -253,6 +259,7 @@ class LearnerRank:
             folder / f"rank-{self.rank:05d}.pt",
         )
         self._barrier()
+        hold("learner.checkpoint")
         if self.rank == 0:
             checkpoint.commit(folder, step, {"world": self.world, "caller": extra})
             checkpoint.prune(Path(root), self.settings.learner.keep_checkpoints)

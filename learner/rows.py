@@ -52,6 +52,8 @@ class Row:
     kind: TurnKind = TurnKind.ACT
     forced: int = 0
     value_target: float | None = None
+    replayed: bool = False
+    """Of a group that was trained before: its ratio is against `engine`."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -128,8 +130,11 @@ def build_rows(
     policy: str = "agent",
     invalid_penalty: float = 0.0,
     values: Values | None = None,
+    replayed: int = 0,
 ) -> RowBatch:
-    """Rows of an update in the order of groups, trials and turns. `values` is for PPO alone."""
+    """Rows of an update in the order of groups, trials and turns. `values` is for PPO alone. The last
+    `replayed` groups were drawn from the replay table."""
+    new_trials = sum(len(group) for group in groups[: len(groups) - replayed])
     credit = credit_of(config)
     rewards = [[trial_rewards(t, invalid_penalty) for t in group] for group in groups]
     assigned: list[TrialAdvantages | None] = []
@@ -162,7 +167,7 @@ def build_rows(
             if abs(advantage) <= ZERO and config.drop_zero_advantage and target is None:
                 zero += 1
                 continue
-            row = _row(turn, advantage, i, target)
+            row = _row(turn, advantage, i, target, i >= new_trials)
             if row.trained or target is not None:
                 rows.append(row)
                 tokens += row.trained
@@ -248,7 +253,7 @@ def _credited(trial: Trial, advantages: TrialAdvantages) -> Iterator[tuple[Turn,
         yield turn, advantage, None
 
 
-def _row(turn: Turn, advantage: float, trial: int, target: float | None) -> Row:
+def _row(turn: Turn, advantage: float, trial: int, target: float | None, replayed: bool) -> Row:
     if turn.response_ids is None or turn.logprobs is None or turn.versions is None:
         raise AgentMemError(
             f"a {turn.kind} turn of policy '{turn.policy}' has no token ids: it can't be trained"
@@ -268,6 +273,7 @@ def _row(turn: Turn, advantage: float, trial: int, target: float | None) -> Row:
         kind=turn.kind,
         forced=turn.forced,
         value_target=target,
+        replayed=replayed,
     )
 
 

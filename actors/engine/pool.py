@@ -17,14 +17,22 @@ from typing import Any
 
 from actors.engine.actor import create
 from actors.engine.protocol import EngineConfig, EngineStats
-from actors.ray_calls import answer, kill
-from agentmem.failures import AgentMemError, BudgetError, Failure, FailureKind, WeightSyncError
+from actors.ray_calls import answer, kill, pong, watched
+from agentmem.failures import (
+    AgentMemError,
+    BudgetError,
+    Failure,
+    FailureKind,
+    InfrastructureError,
+    WeightSyncError,
+)
 from agentmem.weights.base import UpdateReport, WeightUpdate
 
 log = logging.getLogger(__name__)
 
-PING_S = 20.0
-"""An engine that doesn't answer a ping for so long is dead: its event loop does nothing heavy."""
+STATS_S = 5.0
+GRACE_S = 20.0
+"""What a call of an engine may take beyond the engine's own deadlines."""
 
 Changed = Callable[[dict[str, Any]], Awaitable[None]]
 """Gets the live engines by name whenever they change."""
@@ -43,11 +51,16 @@ class EnginePool:
         retries: int,
         ray_options: dict[str, Any],
         version: int = 0,
+        ping_timeout_s: float = 20.0,
     ) -> None:
+        """`ping_timeout_s`: an engine that answers no ping for so long is dead (its event loop does nothing
+        heavy)."""
         self.policy = policy
         self._config, self._replicas = config, replicas
         self._retries, self._budget = retries, restart_budget
-        self._options = ray_options
+        self._options, self._ping_s = ray_options, ping_timeout_s
+        self._changing = asyncio.Lock()
+        """Pushes and replacements one after another: a replacement gets the newest weights, all of them."""
         self._made = 0
         self._base_version = version
         self._newest: WeightUpdate | None = None
@@ -62,29 +75,33 @@ class EnginePool:
 
     async def push(self, update: WeightUpdate, changed: Changed) -> list[UpdateReport]:
         """Give every engine these weights."""
-        self._newest = update
-        names = list(self.live)
-        done = await asyncio.gather(*(self._push_one(name, update) for name in names))
-        for name, result in zip(names, done, strict=True):
-            if isinstance(result, BaseException):
-                await self._replace(name, result, changed)
+        async with self._changing:
+            self._newest = update
+            names = list(self.live)
+            done = await asyncio.gather(*(self._push_one(name, update) for name in names))
+            for name, result in zip(names, done, strict=True):
+                if isinstance(result, BaseException):
+                    self._drop(name, result)
+            await self._fill(changed)
         return [result for result in done if isinstance(result, UpdateReport)]
 
     async def heal(self, changed: Changed) -> None:
         """Look at every engine and replace those that are dead."""
         names = list(self.live)
         answers = await asyncio.gather(
-            *(answer(self.live[name].ping.remote(), f"engine {name}", PING_S) for name in names),
+            *(pong(self.live[name].ping.remote(), f"engine {name}", self._ping_s) for name in names),
             return_exceptions=True,
         )
-        for name, served in zip(names, answers, strict=True):
-            if isinstance(served, BaseException):
-                await self._replace(name, served, changed)
+        async with self._changing:
+            for name, served in zip(names, answers, strict=True):
+                if isinstance(served, BaseException) and name in self.live:  # no push has replaced it since
+                    self._drop(name, served)
+            await self._fill(changed)
 
     async def stats(self) -> list[EngineStats]:
         """Of the engines that answer."""
         answers = await asyncio.gather(
-            *(answer(h.stats.remote(), f"engine {name}", PING_S) for name, h in self.live.items()),
+            *(answer(h.stats.remote(), f"engine {name}", STATS_S) for name, h in self.live.items()),
             return_exceptions=True,
         )
         return [stats for stats in answers if isinstance(stats, EngineStats)]
@@ -92,6 +109,10 @@ class EnginePool:
     def served_version(self) -> int:
         """The version that the last push left behind."""
         return self._newest.version if self._newest is not None else self._base_version
+
+    def snapshot(self) -> str:
+        """Where the weights of the last push lie; replacements are given them."""
+        return self._newest.location if self._newest is not None else ""
 
     def close(self) -> None:
         """End all engines at once."""
@@ -103,21 +124,20 @@ class EnginePool:
         name = f"{self.policy}-{self._made}"
         self._made += 1
         handle = create(self._config, name, version=self._base_version, **self._options)
-        await answer(handle.start.remote(), f"engine {name}", self._config.start_s + PING_S)
-        if self._newest is not None:
-            limit = self._newest.deadlines.total_s + PING_S
-            await answer(handle.update_weights.remote(self._newest), f"engine {name}", limit)
+        try:
+            await answer(handle.start.remote(), f"engine {name}", self._config.start_s + GRACE_S)
+            if self._newest is not None:
+                await self._update(name, handle, self._newest)
+        except BaseException:
+            kill(handle)
+            raise
         return name, handle
 
     async def _push_one(self, name: str, update: WeightUpdate) -> UpdateReport | BaseException:
         last: BaseException | None = None
         for attempt in range(self._retries + 1):
             try:
-                report: UpdateReport = await answer(
-                    self.live[name].update_weights.remote(update),
-                    f"engine {name}",
-                    update.deadlines.total_s + PING_S,
-                )
+                report = await self._update(name, self.live[name], update)
             except WeightSyncError as error:
                 log.warning("%s (attempt %d)", error, attempt + 1)
                 last = error
@@ -128,9 +148,23 @@ class EnginePool:
         assert last is not None
         return last
 
-    async def _replace(self, name: str, error: BaseException, changed: Changed) -> None:
-        began = time.monotonic()
+    async def _update(self, name: str, handle: Any, update: WeightUpdate) -> UpdateReport:
+        report: UpdateReport = await watched(
+            handle.update_weights.remote(update),
+            handle.ping.remote,
+            f"engine {name}",
+            update.deadlines.total_s + GRACE_S,
+            self._ping_s,
+        )
+        return report
+
+    def _drop(self, name: str, error: BaseException) -> None:
+        """Take an engine out of use and end it. Raises what a restart can't mend."""
         kill(self.live.pop(name))
+        log.warning("engine %s is lost: %s", name, error)
+        self._count(error)
+
+    def _count(self, error: BaseException) -> None:
         if isinstance(error, AgentMemError) and error.kind is FailureKind.DATA:
             raise error
         if self.restarts >= self._budget:
@@ -139,9 +173,20 @@ class EnginePool:
                 f"(supervision.restart_budget); last cause: {Failure.of(error).what}"
             )
         self.restarts += 1
+
+    async def _fill(self, changed: Changed) -> None:
+        """Start what is missing, also after a replacement that was cancelled."""
+        if len(self.live) == self._replicas:
+            return
+        began = time.monotonic()
         # Agents keep their requests until an engine is there again.
         await changed(self.live)
-        fresh, handle = await self._start_one()
-        self.live[fresh] = handle
+        while len(self.live) < self._replicas:
+            try:
+                fresh, handle = await self._start_one()
+            except InfrastructureError as error:
+                self._count(error)
+                continue
+            self.live[fresh] = handle
+            log.warning("engine %s is in its place after %.1f s", fresh, time.monotonic() - began)
         await changed(self.live)
-        log.warning("engine %s (%s) replaced by %s in %.1f s", name, error, fresh, time.monotonic() - began)

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from actors.engine.protocol import Core, Emitted, EngineConfig, EngineStats, Reply, SampleFailure, Sink
 from actors.engine.threads import aside, post, refuse, succeed
+from agentmem.chaos import hold
 from agentmem.failures import AgentMemError, EngineError, Failure, FailureKind, ModelError, WeightSyncError
 from agentmem.sampling import FinishReason, Sample, SampleRequest
 from agentmem.weights.base import Phase, Receiver, Staged, UpdateReport, WeightUpdate
@@ -332,6 +333,7 @@ class StepEngine:
 
     def _step(self) -> None:
         self._steps += 1
+        hold("engine.turn")
         self._give_out(self._core.step())
 
     def _give_out(self, emitted: Sequence[Emitted]) -> None:
@@ -411,6 +413,7 @@ class StepEngine:
         except Exception:
             self._put_back(before, update)
             raise
+        hold("engine.swap")
         if reason is None and verdict.claim("committed"):
             self._version = update.version
             if update.adapter is None:

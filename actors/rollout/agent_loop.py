@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from actors.rollout.agent_stats import AgentStats, Tally
 from actors.rollout.trial import Progress as OnEpisode
+from agentmem.chaos import hold
 from agentmem.failures import Failure, FailureKind
 from agentmem.replay import Claim, CommitResult, FailResult, Progress, RejectedError, ReplayBuffer
 from agentmem.trajectory import Ticket, Trial
@@ -175,6 +176,7 @@ class AgentLoop:
             reflections=so_far.reflections[held.reflections :],
             wall_s=so_far.wall_s - held.wall_s,
         )
+        hold("agent.episode")
         self._count(held, so_far)
         self._progress.append((held, item))
         self._dirty.set()
@@ -221,6 +223,7 @@ class AgentLoop:
         return lost
 
     def _commit(self, items: Sequence[tuple[Claim, Trial]]) -> None:
+        hold("agent.commit")
         try:
             results = self._buffer.commit(items)
         except RejectedError as error:

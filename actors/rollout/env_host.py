@@ -23,6 +23,7 @@ import msgspec
 from actors.rollout.env_calls import outcome_of, situation_of
 from actors.rollout.env_wire import ARGUMENTS, Answer, Call, EnvSettings, Op, encode, failed, pack
 from actors.rollout.protocols import Outcome, Situation
+from agentmem.chaos import hold
 from agentmem.failures import Failure
 from envs.base import TextEnv
 
@@ -66,6 +67,7 @@ class Slots:
         if env is None:
             env = self._envs[slot] = self._settings.make()
         if op is Op.STEP:
+            hold("env.turn")
             return outcome_of(env, *env.step(argument))
         if op is Op.RESET:
             return situation_of(env, *env.reset(options={"instance": argument}))

@@ -15,6 +15,8 @@ from agentmem.replay import ReplayBuffer
 from agentmem.trajectory import Mode, Trial
 
 POLL_S = 0.1
+BATCH = "evaluation"
+"""Cursor: the evaluation in course, empty when there is none."""
 Tick = Callable[[int, int], Awaitable[None]]
 """Called while it waits, with trials done and asked for: looks after the system, may raise."""
 
@@ -24,6 +26,14 @@ def memory_of(config: RunConfig, condition: Condition) -> str:
     if condition == "without_memory":
         return "none"
     return config.rollout.memory if config.rollout.memory != "none" else "history"
+
+
+def drop_unfinished(buffer: ReplayBuffer) -> None:
+    """Withdraw what is left of the evaluation in course (also one whose driver has died)."""
+    batch = buffer.get_cursor(BATCH)
+    if batch:
+        buffer.drop_eval(batch)
+        buffer.set_cursor(BATCH, "")
 
 
 async def evaluate(
@@ -46,6 +56,7 @@ async def evaluate(
     tickets = evaluation_tickets(
         config.env.name, instances, config.evaluation.tasks, config.evaluation.seed, batch, mode
     )
+    await asyncio.to_thread(buffer.set_cursor, BATCH, batch)
     await asyncio.to_thread(buffer.submit, tickets, batch=batch)
     done, moved = 0, time.monotonic()
     while True:
@@ -62,7 +73,7 @@ async def evaluate(
             )
         await asyncio.sleep(POLL_S)
     trials = await asyncio.to_thread(buffer.eval_results, batch)
-    await asyncio.to_thread(buffer.drop_eval, batch)
+    await asyncio.to_thread(drop_unfinished, buffer)
     if not trials:
         raise InfrastructureError(f"evaluation: all {len(tickets)} trials failed (see agentmem buffer)")
     shares = pass_at_k([[e.success for e in trial.episodes] for trial in trials], config.evaluation.episodes)

@@ -45,8 +45,9 @@ class Progress:
 
     def add(self, record: UpdateRecord) -> None:
         """Take in one update."""
+        earlier = [r for r in self.recent if r.update < record.update]  # a restored learner goes back
         self.done = record.update
-        self.recent = (*self.recent, record)[-WINDOW:]
+        self.recent = (*earlier, record)[-WINDOW:]
 
     def eta_s(self) -> float | None:
         """Seconds until the last update at the pace of the recent ones; None until there is a pace."""

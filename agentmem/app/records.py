@@ -31,6 +31,10 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     t: float
     """Seconds since the run's start, cumulative over resumes."""
     trials: int
+    groups: list[str] = []
+    """Groups consumed, each once in the whole file."""
+    replayed_groups: int = 0
+    """Groups drawn from the replay table besides (not among `trials` and `groups`)."""
     p_at_k: list[float]
     """Share of the update's trials solved within k episodes, k = 1, 2, …; empty if none was valid."""
     reward_mean: float | None = None
@@ -108,7 +112,7 @@ def _settle_floats(record: UpdateRecord | EvalRecord) -> None:
             if field.default is not None:
                 raise ValueError(f"{type(record).__name__}: {field.name} is {value}: must be a finite number")
             msgspec.structs.force_setattr(record, field.name, None)
-        elif isinstance(value, list) and not all(math.isfinite(x) for x in value):
+        elif isinstance(value, list) and not all(math.isfinite(x) for x in value if isinstance(x, float)):
             raise ValueError(f"{type(record).__name__}: {field.name} is {value}: must be finite numbers")
 
 

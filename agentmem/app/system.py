@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +21,16 @@ from actors.engine.pool import EnginePool
 from actors.engine.protocol import EngineConfig
 from actors.fleet import Fleet
 from actors.placement import Request, require
-from actors.ray_calls import answer
+from actors.ray_calls import answer, kill, pong
 from actors.replay_server import ReplayServer
 from agentmem.app.rundir import RunDir
 from agentmem.config import RunConfig
-from agentmem.failures import ConfigError, ReplayError
+from agentmem.failures import BudgetError, InfrastructureError, ReplayError
 from agentmem.replay import ReplayBuffer
 from agentmem.replay import Settings as ReplaySettings
 from agentmem.weights.base import WeightUpdate
-from learner.group import LearnerGroup
+from learner.checkpoint import newest
+from learner.group import LearnerError, LearnerGroup
 from learner.settings import RankSettings
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,11 @@ class System:
     engines: EnginePool = field(init=False)
     learner: LearnerGroup = field(init=False)
     fleet: Fleet = field(init=False)
+    learner_restarts: int = field(default=0, init=False)
     _server: Any = field(default=None, init=False)
+    _server_url: str = field(default="", init=False)
+    _server_restarts: list[int] = field(default_factory=lambda: [0], init=False)
+    """Of each server actor so far, the present one last; each actor but the first counts as one itself."""
     started: list[str] = field(default_factory=list, init=False)
     """Parts that are up, or may be: what `close` has to end."""
 
@@ -60,7 +66,9 @@ class System:
         phase("starting the replay buffer")
         url = await asyncio.to_thread(self._replay_url)
         settings = replay_settings(self.config)
-        self.buffer = await asyncio.to_thread(ReplayBuffer, url, self.run.name, settings=settings)
+        self.buffer = await asyncio.to_thread(
+            ReplayBuffer, url, self.run.name, settings=settings, deadline_s=self.config.replay.reconnect_s
+        )
         self.started.append("buffer")
         phase("starting engines and learner")
         self.engines = self._engine_pool()
@@ -92,9 +100,36 @@ class System:
         }
 
     async def supervise(self) -> None:
-        """Replace what is dead; raise what can't be repaired."""
-        await self.fleet.supervise()
-        await self.engines.heal(self.offer_engines)
+        """Replace what is dead or frozen; raise what can't be repaired, and LearnerError for a lost learner
+        (see `restart_learner`)."""
+        await _all(
+            self.fleet.supervise(),
+            self.engines.heal(self.offer_engines),
+            self._check_server(),
+            self._check_learner(),
+        )
+
+    async def restart_learner(self, cause: LearnerError) -> dict[str, Any]:
+        """A new learner group, from the newest complete checkpoint if there is one. Returns what the driver
+        stored in it."""
+        budget = self.config.supervision.restart_budget
+        if self.learner_restarts >= budget:
+            raise BudgetError(
+                f"learner: {self.learner_restarts} restarts are spent (supervision.restart_budget is "
+                f"{budget}); last cause: {cause}"
+            )
+        self.learner_restarts += 1
+        await asyncio.to_thread(self.learner.close)
+        checkpoint, stored = await asyncio.to_thread(resume_point, self.run)
+        await asyncio.to_thread(self._start_learner, checkpoint)
+        return stored
+
+    def drop_old_snapshots(self) -> None:
+        """Remove the snapshots of weights that an earlier learner left behind."""
+        kept = self.engines.snapshot()
+        for folder in self.run.weights_dir.glob("v*"):
+            if str(folder) != kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     async def close(self, drain_s: float) -> None:
         """End all parts, in the order in which work flows. Bounded; never raises."""
@@ -122,7 +157,12 @@ class System:
     def restarts(self) -> dict[str, int]:
         """Restarts so far, by role."""
         fleet = self.fleet.restarts() if "fleet" in self.started else {}
-        return {"engine": self.engines.restarts, **fleet}
+        return {
+            "engine": self.engines.restarts,
+            "learner": self.learner_restarts,
+            "replay_server": self.restarts_of_server(),
+            **fleet,
+        }
 
     def engine_names(self) -> list[str]:
         """Engines that serve."""
@@ -131,6 +171,11 @@ class System:
     def _replay_url(self) -> str:
         if self.config.replay.url is not None:
             return self.config.replay.url
+        self._server_url = self._start_server()
+        return self._server_url
+
+    def _start_server(self) -> str:
+        """Start the embedded server's actor; its URL. After the first time, it serves the same URL again."""
         import ray
 
         several = len([n for n in ray.nodes() if n["Alive"]]) > 1
@@ -139,14 +184,59 @@ class System:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         actor = ray.remote(ReplayServer).options(num_cpus=0, scheduling_strategy=here)
-        self._server = actor.remote(str(self.run.replay_dir), tcp=several)
-        self.started.append("server")
+        supervision = self.config.supervision
+        self._server = actor.remote(
+            str(self.run.replay_dir),
+            tcp=several,
+            url=self._server_url,
+            budget=supervision.restart_budget - self.restarts_of_server(),
+            ping_timeout_s=supervision.ping_timeout_s / 2,  # clients wait for less long than for other parts
+        )
+        if "server" not in self.started:
+            self.started.append("server")
         try:
             url: str = ray.get(self._server.url.remote(), timeout=REPLAY_START_S)
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", error)
             raise ReplayError(f"embedded replay server: {cause}") from error
         return url
+
+    def restarts_of_server(self) -> int:
+        """Restarts of the server, also together with its actor."""
+        return sum(self._server_restarts) + len(self._server_restarts) - 1
+
+    async def _check_server(self) -> None:
+        """The actor looks after the server, this after the actor."""
+        if self._server is None:
+            return
+        limit = self.config.supervision.ping_timeout_s
+        try:
+            self._server_restarts[-1] = await pong(self._server.check.remote(), "replay server", limit)
+        except InfrastructureError as error:
+            if type(error) is not InfrastructureError:  # what the actor itself can't repair
+                raise
+            budget = self.config.supervision.restart_budget
+            if self.restarts_of_server() >= budget:
+                raise BudgetError(
+                    f"replay server: {budget} restarts are spent (supervision.restart_budget); "
+                    f"last cause: {error}"
+                ) from error
+            log.warning("replay server: %s; a new actor serves its data", error)
+            kill(self._server)
+            self._server_restarts.append(0)
+            await asyncio.to_thread(self._start_server)
+
+    async def _check_learner(self) -> None:
+        group = self.learner
+        limit = self.config.supervision.ping_timeout_s
+        pings = group.pings()
+        answers = await asyncio.gather(
+            *(pong(ref, f"rank {rank}", limit) for rank, ref in pings.items()), return_exceptions=True
+        )
+        for rank, result in zip(pings, answers, strict=True):
+            if isinstance(result, BaseException) and group is self.learner and group.actors:
+                await asyncio.to_thread(group.close)
+                raise LearnerError("agent", "ping", [rank], str(result))
 
     def _stop_server(self) -> None:
         import ray
@@ -182,6 +272,7 @@ class System:
             restart_budget=config.supervision.restart_budget,
             retries=config.weights.retries,
             ray_options={"num_cpus": 1, "num_gpus": engine.gpus},
+            ping_timeout_s=config.supervision.ping_timeout_s,
         )
 
     def _start_learner(self, checkpoint: Path | None) -> None:
@@ -216,6 +307,7 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
         retry_budget=replay.max_attempts,
         max_kills=replay.max_attempts,
         max_samples=replay.max_samples,
+        replay_groups=replay.table_groups if replay.fraction > 0 else 0,
     )
 
 
@@ -263,11 +355,10 @@ async def _all(*parts: Any) -> None:
             raise result
 
 
-def resume_point(run: RunDir) -> tuple[Path, dict[str, Any]]:
-    """The newest complete checkpoint of a run and what the driver stored in it. Raises if there is none."""
-    from learner.checkpoint import newest
-
+def resume_point(run: RunDir) -> tuple[Path | None, dict[str, Any]]:
+    """The newest complete checkpoint of a run and what the driver stored in it; before the first one the run
+    goes on from its initial model."""
     found = newest(run.checkpoints)
     if found is None:
-        raise ConfigError(f"--resume: run {run.name} has no complete checkpoint in {run.checkpoints}")
+        return None, {}
     return found.path, found.extra["caller"]

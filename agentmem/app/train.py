@@ -138,10 +138,10 @@ def _run(
     logging.basicConfig(
         filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    checkpoint, extra = resume_point(run) if resuming else (None, {})
+    checkpoint, stored = resume_point(run) if resuming else (None, {})
     with ExitStack() as stack:
         view = stack.enter_context(
-            LiveView(run.name, config.learner.updates, int(extra.get("update", 0)), console=console)
+            LiveView(run.name, config.learner.updates, int(stored.get("update", 0)), console=console)
         )
         flag = stack.enter_context(InterruptFlag())
         backend = None
@@ -165,7 +165,16 @@ def _run(
         metrics = Metrics(run.name, backend)
         from agentmem.app.trainer import Trainer
 
-        trainer = Trainer(config, run, model, view, metrics, flag, checkpoint=checkpoint, extra=extra)
+        trainer = Trainer(
+            config,
+            run,
+            model,
+            view,
+            metrics,
+            flag,
+            checkpoint=checkpoint,
+            resumed=stored if resuming else None,
+        )
         began, cpu = time.monotonic(), time.process_time()
         asyncio.run(trainer.run())
         log = logging.getLogger(__name__)

@@ -1,10 +1,12 @@
 """The driver's loop: tickets out, complete groups in, updates, weight pushes, checkpoints, evaluations.
 
 Promises:
-- Run-ahead is bounded: at most `(max_staleness + 1) · tasks_per_update` groups are issued and not trained.
 - While the learner works, agents go on playing; a group counts as consumed when its update is over.
-- A checkpoint settles what was consumed before it; what was consumed after it is trained again on resume,
-  from the very same trials, which the buffer holds until then.
+- A checkpoint settles what was consumed before it; what was consumed after it is trained again after a
+  restart, from the very same trials, which the buffer holds until then.
+- A learner that dies or freezes is started anew from the newest complete checkpoint (before the first one:
+  from the initial model), within its restart budget; buffer, metrics and versions go back with it
+  (`lineage.py`), so no update counts twice. A resume of a killed run is the same, for all parts.
 - No progress for `stall_timeout_s` ends the run, naming what it waits for.
 """
 
@@ -13,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from agentmem.app.evaluate import evaluate
+from agentmem.app.admission import Admission
+from agentmem.app.evaluate import drop_unfinished, evaluate
 from agentmem.app.examples import ExampleStore
 from agentmem.app.interrupt import InterruptFlag
 from agentmem.app.monitor import Monitor
@@ -32,30 +34,32 @@ from agentmem.app.records import (
 )
 from agentmem.app.rundir import RunDir
 from agentmem.app.schedule import TaskSchedule
+from agentmem.app.state import RunState
 from agentmem.app.system import System
 from agentmem.app.update_record import make_record
 from agentmem.app.view import LiveView
+from agentmem.app.watch import Watch
+from agentmem.chaos import hold
 from agentmem.config import RunConfig
-from agentmem.failures import AgentMemError, StalledError
+from agentmem.failures import AgentMemError
 from agentmem.replay import Group, Outcome
 from agentmem.telemetry import Metrics
 from agentmem.trajectory import Mode
+from learner.group import LearnerError
 
 log = logging.getLogger(__name__)
 
-POLL_S = 1.0
-SUPERVISE_S = 2.0
-TAKE_BLOCK_S = 0.2
-MAX_DATA_FAILURES = 20
-"""Trials that failed by our or the environment's own bug before the run gives up."""
 MAX_EMPTY_UPDATES = 50
 """Updates in a row without a row to train (every group solved or failed alike) before the run gives up."""
-
-T = TypeVar("T")
+PUBLISHED = "published"
+"""Cursor: the highest version that was ever given out."""
 
 
 class Trainer:
-    """One run of a recipe, from a resolved model to the final model."""
+    """One run of a recipe, from a resolved model to the final model.
+
+    `resumed`: what the newest checkpoint holds of the driver ({} before the first one); None for a new run.
+    """
 
     def __init__(
         self,
@@ -67,14 +71,15 @@ class Trainer:
         flag: InterruptFlag,
         *,
         checkpoint: Path | None,
-        extra: dict[str, Any],
+        resumed: dict[str, Any] | None,
     ) -> None:
         from envs.registry import instances
 
-        self._config, self._run, self._view, self._flag = config, run, view, flag
-        self._checkpoint, self._extra = checkpoint, extra
+        self._config, self._run, self._view = config, run, view
+        self._checkpoint, self._resumed = checkpoint, resumed
         self._system = System(config, run, model)
         self._monitor = Monitor(self._system, metrics, view)
+        self._watch = Watch(config, self._system, self._monitor, flag, self._event)
         rollout = config.rollout
         self._schedule = TaskSchedule(
             config.env.name,
@@ -84,17 +89,11 @@ class Trainer:
             mode=Mode(method=config.method, episodes=rollout.episodes, memory=rollout.memory),
         )
         self._held_out = instances(config.env.name, config.env.options, "eval")
-        self._update = int(extra.get("update", 0))
-        self._version = int(extra.get("version", 0))
-        self._next_group = int(extra.get("next_group", 0))
-        self._consumed = int(extra.get("consumed", 0))
-        spent = truncate_after(run.metrics_path, self._update) if checkpoint is not None else 0.0
+        self._admission: Admission
+        self._state = RunState.of(resumed or {})
         self._writer = MetricsWriter(run.metrics_path)
-        self._began = time.monotonic() - spent
-        self._polled = self._supervised = 0.0
-        self._moved = time.monotonic()
+        self._began = time.monotonic()
         self._empty = 0
-        self._restarts: dict[str, int] = {}
         self._learner_cpu_s = 0.0
         self._cpu_s: dict[str, float] = {}
 
@@ -103,14 +102,8 @@ class Trainer:
         config = self._config
         try:
             await self._start()
-            if config.evaluation.tasks:
-                await self._evaluate_missing("evaluating before training")
             with ExampleStore(self._run.examples, decode=self._decoder()) as examples:
-                await self._train(examples)
-            if config.evaluation.tasks:
-                await self._evaluate_missing("evaluating after training")
-            self._view.phase("writing the final model")
-            await self._on_thread(self._system.learner.final_model, str(self._run.final_model))
+                await self._to_the_end(examples)
             await self._monitor.poll()
             self._cpu_s = {
                 **self._monitor.cpu_by_role(),
@@ -120,6 +113,7 @@ class Trainer:
             log.info("CPU seconds: %s", {role: round(spent, 1) for role, spent in self._cpu_s.items()})
         finally:
             self._view.phase("closing")
+            await self._watch.close()
             await self._system.close(config.supervision.drain_timeout_s)
             self._writer.close()
 
@@ -127,17 +121,12 @@ class Trainer:
         """CPU seconds of all parts since the start, without making the model and starting Ray."""
         return sum(self._cpu_s.values())
 
-    # --- start
-
     async def _start(self) -> None:
-        await self._guard(self._system.start(self._view.phase, self._checkpoint))
-        if self._checkpoint is not None:
-            buffer = self._system.buffer
-            back = await asyncio.to_thread(buffer.recover_groups)
-            again = await asyncio.to_thread(buffer.rewind, self._consumed)
-            self._event(
-                "resume", f"update {self._update}; {again} groups trained later and {back} taken are back"
-            )
+        await self._watch.guard(self._system.start(self._view.phase, self._checkpoint))
+        self._admission = Admission(self._config, self._schedule, self._system.buffer)
+        if self._resumed is not None:
+            spent = await self._restore("resume", self._resumed)
+            self._began -= spent
             await self._push()
 
     def _decoder(self) -> Any:
@@ -148,39 +137,63 @@ class Trainer:
 
     # --- the loop
 
+    async def _to_the_end(self, examples: ExampleStore) -> None:
+        """Train, evaluate, write the final model; from the last checkpoint again if the learner is lost."""
+        evaluated = self._config.evaluation.tasks > 0
+        while True:
+            try:
+                if evaluated and self._state.update == 0:
+                    await self._evaluate_missing("evaluating before training")
+                await self._train(examples)
+                if evaluated:
+                    await self._evaluate_missing("evaluating after training")
+                self._view.phase("writing the final model")
+                await self._watch.thread(self._system.learner.final_model, str(self._run.final_model))
+                return
+            except LearnerError as error:
+                await self._recover(error)
+
     async def _train(self, examples: ExampleStore) -> None:
-        config = self._config
+        config, state, watch = self._config, self._state, self._watch
         self._view.phase("training")
-        self._moved = time.monotonic()
-        while self._update < config.learner.updates:
-            await self._look_after()
+        watch.moved()
+        while state.update < config.learner.updates:
+            await watch.look()
             waited = time.monotonic()
             groups = await self._next_groups()
+            again = await self._admission.draw(state)
             started = time.monotonic()
-            result = await self._guard(
-                self._on_thread(self._system.learner.update, [list(g.trials) for g in groups], self._version)
+            trained = state.lineage
+            result = await watch.thread(
+                self._system.learner.update,
+                [list(g.trials) for g in groups],
+                trained.version,
+                [list(g.trials) for g in again],
             )
             updated = time.monotonic()
-            self._consumed = await asyncio.to_thread(
+            state.consumed = await asyncio.to_thread(
                 self._system.buffer.finish_groups, [g.id for g in groups], Outcome.TRAINED, hold=True
             )
-            self._version = result.version
-            self._update += 1
+            state.lineage = trained.trained(result.version)
+            state.update += 1
             push: dict[str, float] = {}
-            if result.applied and self._update % config.weights.every == 0:
+            if result.applied and state.update % config.weights.every == 0:
                 push = await self._push()
+            hold("driver.issue")
             # After the push, so that what is issued now is played with the new weights from its first token.
-            await self._issue()
+            await self._admission.issue(state)
             record = make_record(
                 groups,
                 result,
-                update=self._update,
+                update=state.update,
                 t=time.monotonic() - self._began,
+                age=trained.age,
                 wait_s=started - waited,
                 update_s=updated - started,
                 push_s=time.monotonic() - updated,
                 rollout_idle=self._monitor.totals.idle_share,
                 max_episodes=config.rollout.episodes,
+                replayed=len(again),
             )
             self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
@@ -188,153 +201,104 @@ class Trainer:
             self._monitor.updated(record, push, phases)
             by_ticket = {r.ticket: r for r in result.records}
             for trial in (trial for group in groups for trial in group.trials):
-                examples.offer(trial, self._update, _credit(by_ticket.get(trial.ticket), result, record))
+                examples.offer(trial, state.update, _credit(by_ticket.get(trial.ticket), result, record))
             self._note_empty(record)
-            if self._update % config.learner.checkpoint_every == 0 or self._update == config.learner.updates:
+            if state.update % config.learner.checkpoint_every == 0 or state.update == config.learner.updates:
                 await self._save()
-            if config.evaluation.every and self._update % config.evaluation.every == 0:
+            if config.evaluation.every and state.update % config.evaluation.every == 0:
                 await self._evaluate_missing("evaluating")
                 self._view.phase("training")
 
     async def _next_groups(self) -> list[Group]:
         """Complete groups for one update, in the order of their submission."""
-        wanted = self._config.rollout.tasks_per_update
         while True:
-            await self._issue()
-            groups = await asyncio.to_thread(self._take, wanted)
+            await self._admission.issue(self._state)
+            groups = await self._admission.take(self._state)
             if groups:
-                self._moved = time.monotonic()
+                self._watch.moved()
                 return groups
-            await self._look_after()
-            self._check_stall(f"{wanted} complete groups")
-
-    def _take(self, wanted: int) -> list[Group]:
-        return self._system.buffer.take_groups(
-            wanted,
-            at_least=wanted,
-            current_version=self._version,
-            max_staleness=self._config.replay.hard_staleness,
-            block_s=TAKE_BLOCK_S,
-        )
-
-    async def _issue(self) -> None:
-        """Keep the allowed number of groups issued and not trained."""
-        config = self._config
-        room = (config.replay.max_staleness + 1) * config.rollout.tasks_per_update
-        counters = await asyncio.to_thread(self._system.buffer.counters)
-        open_groups = counters.groups_open + counters.groups_ready + counters.groups_taken
-        left = (config.learner.updates - self._update) * config.rollout.tasks_per_update
-        count = min(room, left) - open_groups
-        if count <= 0:
-            return
-        tickets = [
-            ticket
-            for group in range(self._next_group, self._next_group + count)
-            for ticket in self._schedule.tickets(group, self._version)
-        ]
-        self._next_group += count
-        await asyncio.to_thread(self._system.buffer.submit, tickets)
+            await self._watch.look()
+            self._watch.check_stall(self._state.update + 1, f"{self._admission.online} complete groups")
 
     async def _push(self) -> dict[str, float]:
         """Publish the learner's weights and give them to every engine. Returns seconds by phase."""
         began = time.monotonic()
-        update = await self._guard(
-            self._on_thread(self._system.learner.publish, self._version, self._system.engine_names())
-        )
+        version, system = self._state.lineage.version, self._system
+        # First, so that a number which may be known to anybody is never given to other weights.
+        await asyncio.to_thread(system.buffer.set_cursor, PUBLISHED, version)
+        update = await self._watch.thread(system.learner.publish, version, system.engine_names())
         published = time.monotonic()
-        phases = await self._guard(self._system.push(update))
+        phases = await self._watch.guard(system.push(update))
         return {"publish": published - began, "total": time.monotonic() - began, **phases}
+
+    # --- checkpoints and the way back to them
 
     async def _save(self) -> None:
         """A checkpoint; what was consumed before it is gone for good."""
-        extra = {
-            "update": self._update,
-            "version": self._version,
-            "next_group": self._next_group,
-            "consumed": self._consumed,
-            "seed": self._config.seed,
-        }
-        await self._guard(
-            self._on_thread(
-                self._system.learner.save_checkpoint, str(self._run.checkpoints), self._update, extra
-            )
+        state = self._state
+        extra = {**state.stored(), "seed": self._config.seed}
+        await self._watch.thread(
+            self._system.learner.save_checkpoint, str(self._run.checkpoints), state.update, extra
         )
-        await asyncio.to_thread(self._system.buffer.settle, self._consumed)
+        await asyncio.to_thread(self._system.buffer.settle, state.consumed)
+
+    async def _recover(self, cause: LearnerError) -> None:
+        """A new learner, from the newest checkpoint; raises BudgetError when the restarts are spent."""
+        while True:
+            log.warning("%s", cause)
+            self._view.phase("restarting the learner")
+            try:
+                stored = await self._watch.guard(self._system.restart_learner(cause))
+                await self._restore("learner restart", stored)
+                await self._push()
+            except LearnerError as again:
+                cause = again
+            else:
+                self._system.drop_old_snapshots()
+                return
+
+    async def _restore(self, what: str, stored: dict[str, Any]) -> float:
+        """Go back to a checkpoint's state. Returns the seconds that the run had spent when it was lost."""
+        buffer, issued = self._system.buffer, self._state.next_group
+        state = RunState.of(stored)
+        state.next_group = max(issued, state.next_group)
+        published = int(await asyncio.to_thread(buffer.get_cursor, PUBLISHED) or 0)
+        state.lineage = state.lineage.restored(published)
+        back = await asyncio.to_thread(buffer.recover_groups)
+        await asyncio.to_thread(buffer.settle, state.consumed)  # a death between checkpoint and settling
+        again = await asyncio.to_thread(buffer.rewind, state.consumed)
+        await asyncio.to_thread(drop_unfinished, buffer)
+        self._writer.close()
+        spent = truncate_after(self._run.metrics_path, state.update)
+        self._writer = MetricsWriter(self._run.metrics_path)
+        self._state = state
+        self._event(
+            what,
+            f"update {state.update}, version {state.lineage.version}; "
+            f"{again} groups trained later and {back} taken are back",
+        )
+        return spent
 
     # --- evaluation
 
     async def _evaluate_missing(self, what: str) -> None:
         """Evaluate the conditions that this update hasn't been evaluated under yet."""
+        update = self._state.update
         done = {(r.update, r.condition) for r in evals_of(read_records(self._run.metrics_path))}
         for condition in CONDITIONS:
-            if condition not in self._config.evaluation.conditions or (self._update, condition) in done:
+            if condition not in self._config.evaluation.conditions or (update, condition) in done:
                 continue
             text = f"{what}, {condition.replace('_', ' ')}"
 
             async def tick(trials: int, total: int, text: str = text) -> None:
                 self._view.phase(text, trials, total)
-                await self._look_after()
+                await self._watch.look()
 
             record, _ = await evaluate(
-                self._config, self._system.buffer, self._held_out, condition, self._update, tick
+                self._config, self._system.buffer, self._held_out, condition, update, tick
             )
             self._writer.append(record)
-        self._moved = time.monotonic()
-
-    # --- supervision
-
-    async def _look_after(self) -> None:
-        """What has to be done now and then, whatever the loop waits for."""
-        self._flag.check()
-        now = time.monotonic()
-        if now - self._supervised >= SUPERVISE_S:
-            await self._system.supervise()
-            for role, count in self._system.restarts().items():
-                if count > self._restarts.get(role, 0):
-                    self._event("restart", f"{role}: {count} so far")
-                self._restarts[role] = count
-            self._supervised = time.monotonic()
-        if now - self._polled >= POLL_S:
-            before = self._monitor.totals.trials
-            await self._monitor.poll()
-            if self._monitor.totals.trials > before:
-                self._moved = time.monotonic()
-            self._check_data_failures()
-            self._polled = time.monotonic()
-
-    async def _guard(self, work: Awaitable[T]) -> T:
-        """Wait for a part's work while the rest is looked after."""
-        task = asyncio.ensure_future(work)
-        try:
-            while True:
-                done, _ = await asyncio.wait([task], timeout=0.25)
-                if done:
-                    return task.result()
-                if "fleet" in self._system.started:
-                    await self._look_after()
-                else:
-                    self._flag.check()
-        finally:
-            task.cancel()
-
-    async def _on_thread(self, call: Any, *args: Any) -> Any:
-        return await asyncio.to_thread(call, *args)
-
-    def _check_stall(self, what: str) -> None:
-        limit = self._config.supervision.stall_timeout_s
-        if time.monotonic() - self._moved > limit:
-            counters = self._monitor.counters
-            raise StalledError(
-                f"no progress for {limit:g} s: update {self._update + 1} waits for {what}; "
-                f"{counters.queued} trials queued, {counters.running} running, {counters.buffered} buffered, "
-                f"{len(self._system.engine_names())} engines alive"
-            )
-
-    def _check_data_failures(self) -> None:
-        dead = self._monitor.counters.dead_letters
-        if dead > MAX_DATA_FAILURES:
-            causes = "; ".join(sorted(set(self._monitor.data_failures.values()))) or "see the dead letters"
-            raise AgentMemError(f"{dead} trials failed for good: {causes}")
+        self._watch.moved()
 
     def _note_empty(self, record: UpdateRecord) -> None:
         self._empty = 0 if record.rows else self._empty + 1

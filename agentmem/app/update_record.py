@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from agentmem.app.records import UpdateRecord
@@ -20,19 +20,24 @@ def make_record(
     *,
     update: int,
     t: float,
+    age: Callable[[int], int],
     wait_s: float,
     update_s: float,
     push_s: float,
     rollout_idle: float,
     max_episodes: int,
+    replayed: int = 0,
 ) -> UpdateRecord:
-    """`wait_s`, `update_s`, `push_s`: seconds of the driver's loop, which make up the whole update."""
+    """`age`: how many updates a weight version was behind those that trained. `replayed`: groups that were
+    drawn from the replay table besides. `wait_s`, `update_s`, `push_s`: seconds of the driver's loop, which
+    make up the whole update.
+    """
     trials = [trial for group in groups for trial in group.trials]
     valid = [trial for trial in trials if trial.valid]
     shares = (
         pass_at_k([[e.success for e in trial.episodes] for trial in valid], max_episodes) if valid else []
     )
-    ages = staleness(valid, result.version - int(result.applied))
+    ages = staleness(valid, age)
     wall = max(wait_s + update_s + push_s, 1e-9)
     counts = [trial.token_counts() for trial in trials]
     sampled = sum(sum(c.values()) for c in counts)
@@ -42,6 +47,8 @@ def make_record(
         version=result.version,
         t=t,
         trials=len(trials),
+        groups=[group.id for group in groups],
+        replayed_groups=replayed,
         p_at_k=[share.value for share in shares],
         reward_mean=result.rows.reward_mean,
         staleness_mean=sum(ages) / len(ages) if ages else None,
@@ -69,6 +76,6 @@ def make_record(
     )
 
 
-def staleness(trials: Sequence[Trial], version: int) -> list[int]:
-    """For each sampled token: how many versions older its weights were than those that trained on it."""
-    return [version - v for trial in trials for turn in trial.turns() for v in turn.versions or ()]
+def staleness(trials: Sequence[Trial], age: Callable[[int], int]) -> list[int]:
+    """For each sampled token: how many updates older its weights were than those that trained on it."""
+    return [age(v) for trial in trials for turn in trial.turns() for v in turn.versions or ()]

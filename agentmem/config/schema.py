@@ -210,6 +210,8 @@ class ReplayConfig(Section):
 
     url: str | None = None
     """redis://, rediss:// or unix://; absent: an embedded server."""
+    reconnect_s: Positive = 60.0
+    """How long a server that died or froze is waited for. More than `supervision.ping_timeout_s`."""
     byte_budget_mib: Count = 512
     lease_s: Positive = 60.0
     max_staleness: NonNegative = 1
@@ -222,6 +224,8 @@ class ReplayConfig(Section):
     """Attempts of a ticket before it is a dead letter."""
     fraction: Fraction = 0.0
     """Share of an update's groups drawn from the `replay` table."""
+    table_groups: Count = 256
+    """Most groups of the `replay` table (with `fraction` 0 there is none)."""
     max_samples: Count = 4
     """Times that a group may be drawn from the `replay` table."""
 
@@ -256,6 +260,8 @@ class SupervisionConfig(Section):
 
     restart_budget: NonNegative = 5
     """Restarts of one kind of actor before the run fails."""
+    ping_timeout_s: Positive = 20.0
+    """A part that answers no ping for so long is frozen: it is ended and replaced. A slow one answers."""
     stall_timeout_s: Positive = 300.0
     """No progress for so long ends the run, naming what it waits for."""
     drain_timeout_s: Positive = 10.0
@@ -331,6 +337,19 @@ class RunConfig(Section):
                 "replay.hard_staleness",
                 self.replay.hard_staleness,
                 f"at least replay.max_staleness ({self.replay.max_staleness})",
+            )
+        if self.replay.max_staleness == 0 and self.weights.every > 1:
+            refuse(
+                "weights.every",
+                self.weights.every,
+                "replay.max_staleness 0 trains on the current version only, so each update must be pushed (1)",
+            )
+        if self.replay.reconnect_s <= self.supervision.ping_timeout_s:
+            refuse(
+                "replay.reconnect_s",
+                self.replay.reconnect_s,
+                f"more than supervision.ping_timeout_s ({self.supervision.ping_timeout_s:g}), after which a "
+                "frozen server is replaced",
             )
         if self.weights.transport in ("nccl", "ipc") and any(
             self.engines[n].gpus == 0 for n, p in self.policies.items() if p.trained

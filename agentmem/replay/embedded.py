@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentmem.failures import ReplayError
 from agentmem.replay.binary import find_server
@@ -63,6 +64,8 @@ class EmbeddedServer:
     `data_dir` is kept, and re-opened by the next server; without one, the data goes with the server.
     `tcp_host` makes it listen on TCP as well (with the same password), for other machines. Start it from a
     thread that lives as long as the server shall: Linux ends it together with that thread.
+    `url` (one that an earlier server of this data directory had) takes the place of a server whose owner was
+    killed: clients that know it find this one.
     """
 
     def __init__(
@@ -73,7 +76,9 @@ class EmbeddedServer:
         tcp_host: str | None = None,
         tcp_port: int = 0,
         append_only: bool = True,
+        url: str = "",
     ) -> None:
+        self._earlier = url
         self._keep = Path(data_dir).resolve() if data_dir is not None else None
         self._maxmemory, self._append_only = maxmemory_bytes, append_only
         self._tcp_host, self._tcp_port = tcp_host, tcp_port
@@ -119,6 +124,16 @@ class EmbeddedServer:
     def alive(self) -> bool:
         """Is the process there?"""
         return self._process is not None and self._process.poll() is None
+
+    def answers(self) -> bool:
+        """Does it answer now, within about two seconds?"""
+        return self.alive and _answers(self._socket, self._password)
+
+    def kill(self) -> None:
+        """End it at once, also when it is frozen; `start` brings it back at the same URL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
 
     def start(self) -> str:
         """Start it and wait until it answers; returns `url`. Raises ReplayError.
@@ -178,7 +193,24 @@ class EmbeddedServer:
     def _pid_file(self) -> Path:
         return self._data / "server.json"
 
+    def _take_over(self) -> None:
+        """The folder, password and port of an earlier server."""
+        parts = urlsplit(self._earlier)
+        self._password = parts.password or ""
+        if parts.scheme == "unix":
+            self._folder = Path(parts.path).parent
+        else:
+            self._folder = Path(tempfile.mkdtemp(prefix="am-"))
+            self._tcp_host, self._tcp_port = parts.hostname, parts.port or 0
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._data.mkdir(parents=True, exist_ok=True)
+        (self._folder / "conf").unlink(missing_ok=True)
+        self._write_config(self._folder / "conf")
+
     def _prepare_folder(self) -> None:
+        if self._earlier:
+            self._take_over()
+            return
         self._folder = Path(tempfile.mkdtemp(prefix="am-"))
         if len(os.fsencode(self._folder)) > _MAX_SOCKET_PATH:
             self._folder.rmdir()

@@ -19,6 +19,7 @@ from learner.rows import Row
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class MicroBatch:
     advantage: Floats
     engine: Floats
     """[N] log-probs as reported by the sampler."""
+    replayed: Flags
+    """[N] tokens of groups that were trained before."""
     row_tokens: Ints
     """[N] trained tokens of each token's row."""
     trial_tokens: Ints
@@ -156,6 +159,7 @@ def fill(
     targets: list[int] = []
     advantage: list[float] = []
     engine: list[float] = []
+    replayed: list[bool] = []
     row_tokens: list[int] = []
     of_trial: list[int] = []
     slices: list[tuple[Sampling, int, int]] = []
@@ -167,6 +171,7 @@ def fill(
             targets.extend(row.response[row.forced :])
             engine.extend(row.engine[row.forced :])
             advantage.extend([row.advantage] * n)
+            replayed.extend([row.replayed] * n)
             row_tokens.extend([n] * n)
             of_trial.extend([trial_tokens[row.trial]] * n)
         slices.append((sampling, begin, len(targets)))
@@ -177,6 +182,7 @@ def fill(
         targets=np.array(targets, dtype=np.int64),
         advantage=np.array(advantage, dtype=np.float32),
         engine=np.array(engine, dtype=np.float32),
+        replayed=np.array(replayed, dtype=np.bool_),
         row_tokens=np.array(row_tokens, dtype=np.int64),
         trial_tokens=np.array(of_trial, dtype=np.int64),
         sampling=tuple(slices),
