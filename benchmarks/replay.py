@@ -1,262 +1,240 @@
-"""How fast the replay buffer is, next to the bare server that it stands on, in one run.
+"""How fast the replay buffer is, next to the bare server that it stands on and to simpler ways, in one run.
 
-    python benchmarks/replay.py [--repeats 5] [--out benchmarks/results/replay.json]
+    python -m benchmarks.replay [--quick] [--out benchmarks/results/replay.json]
 
-Two tables. *Bytes*: trials with an incompressible payload (stored as they are) inserted by `commit` and
-sampled by `take_groups` + `finish_groups`, against plain SET and GET of the same size written straight to a
-socket of the same server (the limit; same append-only file), alternating, the best of all repeats of each.
-*Trials*: what one small three-episode trial costs from submit to finish in CPU time of client and server,
-at the default compression.
+*rates*: trials with an incompressible payload (stored as they are, level 0), in groups of 8, inserted by
+`commit` from 1 to 16 processes and sampled by `take_groups` + `finish_groups` from one (as by one learner),
+against (a) the limit: `redis-benchmark`'s plain pipelined SET with as many connections and GET with one, over
+as many bytes; (b) the stream of pickles: XADD, and XREAD with COUNT 1, a trial a call, by as many processes
+through redis-py with hiredis; (c) `ray.util.queue`, one producer. All on servers of their own with the same
+append-only file, A and B alternating, the best repeat of each (others' load only ever slows). Bytes are those
+of the payload on the wire.
+
+Then: the same with compression on; what durability costs; what a small trial costs from submit to finish;
+what compression does to real trials; and 100,000 trials through the buffer with every process's memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
-import resource
-import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentmem.replay import EmbeddedServer, Progress, ReplayBuffer
-from agentmem.trajectory import Episode, Mode, StopReason, Task, Ticket, Trial, Turn, TurnKind
+import msgspec
+import redis
 
-SIZES = {1 << 10: 64, 1 << 16: 16, 1 << 20: 1}
-"""Payload bytes -> how many are sent at once (about a megabyte at most)."""
-IN_BUFFER_BYTES = 64 << 20
+from agentmem.replay import EmbeddedServer, ReplayBuffer, find_server
+from benchmarks import replay_load as load
+from benchmarks.replay_peers import limit, limit_client, ray_queue
+from benchmarks.replay_trials import compression_table, real_trials, trials_table
 
-
-def cpu_of(pid: int) -> float:
-    """CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-class Bare:
-    """Plain pipelined SET and GET over one socket: the least that a client can do."""
-
-    def __init__(self, url: str) -> None:
-        password, _, path = url.removeprefix("unix://:").partition("@")
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
-        self.socket.sendall(self.command(b"AUTH", password.encode()))
-        self.socket.recv(100)
-        self.room = memoryview(bytearray(4 << 20))
-
-    @staticmethod
-    def command(*words: bytes) -> bytes:
-        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
-
-    def exchange(self, data: bytes, reply_bytes: int) -> None:
-        self.socket.sendall(data)
-        while reply_bytes > 0:
-            reply_bytes -= self.socket.recv_into(self.room)
-
-    def run(self, size: int, batch: int, rounds: int) -> tuple[float, float]:
-        """(SETs per second, GETs per second)."""
-        payload = os.urandom(size)
-        sets = [
-            b"".join(self.command(b"SET", b"bare:%d" % (r * batch + i), payload) for i in range(batch))
-            for r in range(rounds)
-        ]
-        gets = [
-            b"".join(self.command(b"GET", b"bare:%d" % (r * batch + i)) for i in range(batch))
-            for r in range(rounds)
-        ]
-        reply = len(b"$%d\r\n" % size) + size + 2
-        started = time.perf_counter()
-        for data in sets:
-            self.exchange(data, 5 * batch)
-        half = time.perf_counter()
-        for data in gets:
-            self.exchange(data, reply * batch)
-        end = time.perf_counter()
-        keys = [b"bare:%d" % i for i in range(rounds * batch)]
-        self.socket.sendall(self.command(b"UNLINK", *keys))
-        self.socket.recv(100)
-        return rounds * batch / (half - started), rounds * batch / (end - half)
+SIZES = [1 << 10, 1 << 16, 1 << 20]
+PRODUCERS = [1, 2, 4, 8, 16]
+CELL_BYTES = {1 << 10: 4 << 20, 1 << 16: 64 << 20, 1 << 20: 128 << 20}
+"""Bytes that go through one measurement."""
+BUDGET = 16 << 20
 
 
-def make_trial(ticket: Ticket, text: str) -> Trial:
-    turn = Turn(kind=TurnKind.ACT, policy="agent", response=text)
-    episode = Episode(index=0, initial_observation="", turns=(turn,), stop=StopReason.FAILURE, reward=0.0)
-    return Trial(
-        ticket=ticket.id, task=ticket.task, member=0, group_size=1, mode=ticket.mode, episodes=(episode,)
-    )
+def ours(
+    size: int, processes: int, n: int, compression: int = 0, append_only: bool = True
+) -> tuple[float, float]:
+    """(inserts per second, samples per second) on a server of its own."""
+    with EmbeddedServer(append_only=append_only) as server:
+        load.submit(server.url, "bench", 2 * n)
+        options = {"size": size, "compression": compression}
+        with ReplayBuffer(server.url, "bench") as buffer:
+            for done in (n, 2 * n):  # the first round brings the server's memory in
+                inserted = load.rate(load.insert_ours, server.url, processes, n, **options)
+                stored = buffer.counters().bytes / n
+                assert compression or 0.98 * size < stored < 1.02 * size, stored
+                sampled = load.rate(load.sample_ours, server.url, 1, n, **options)
+                assert buffer.counters().trained == done
+    return inserted, sampled
 
 
-def ours(buffer: ReplayBuffer, size: int, batch: int, rounds: int, serial: int) -> tuple[float, float]:
-    """(commits per second, trials taken and finished per second). Submitting and claiming isn't timed."""
-    text = base64.b64encode(os.urandom(size))[: size - 150].decode()
-    tickets = [
-        Ticket(id=f"{serial}-{size}-{i}", task=Task(environment="b", instance=i), member=0)
-        for i in range(batch * rounds)
-    ]
-    buffer.submit(tickets)
-    claims = buffer.claim("w", len(tickets))
-    trials = [(c, make_trial(c.ticket, text)) for c in claims]
-    started = time.perf_counter()
-    for r in range(rounds):
-        buffer.commit(trials[r * batch : (r + 1) * batch])
-    half = time.perf_counter()
-    taken = 0
-    while taken < len(tickets):
-        groups = buffer.take_groups(batch)
-        taken += len(groups)
-        buffer.finish_groups([g.id for g in groups], "trained")
-    end = time.perf_counter()
-    return len(tickets) / (half - started), len(tickets) / (end - half)
+def the_limit(size: int, processes: int, n: int) -> tuple[float, float]:
+    with EmbeddedServer() as server:
+        return limit(server.url, size, processes, n)
 
 
-def bytes_table(server: EmbeddedServer, repeats: int) -> list[dict[str, Any]]:
+def pattern(size: int, processes: int, n: int) -> tuple[float, float]:
+    with EmbeddedServer() as server:
+        load.rate(load.insert_pattern, server.url, processes, n, size=size)
+        with redis.Redis.from_url(server.url) as client:
+            client.delete("stream")
+        inserted = load.rate(load.insert_pattern, server.url, processes, n, size=size)
+        return inserted, load.rate(load.sample_pattern, server.url, 1, n, size=size)
+
+
+def rates(sizes: list[int], producers: list[int], repeats: int) -> list[dict[str, Any]]:
     rows = []
-    bare = Bare(server.url)
-    with ReplayBuffer(server.url, "bytes", compression=0) as buffer:
-        for size, batch in SIZES.items():
-            rounds = max(1, min(IN_BUFFER_BYTES // (size * batch), 100))
-            samples: dict[str, list[float]] = {"insert": [], "sample": [], "set": [], "get": []}
-            for n in range(repeats):
-                for names, values in (
-                    (("set", "get"), bare.run(size, batch, rounds)),
-                    (("insert", "sample"), ours(buffer, size, batch, rounds, n)),
-                ):
-                    for name, value in zip(names, values, strict=True):
-                        samples[name].append(value)
-            for what, limit in (("insert", "set"), ("sample", "get")):
-                mine, theirs = max(samples[what]), max(samples[limit])  # others' load only ever slows
-                rows.append(
-                    {
-                        "payload_bytes": size,
-                        "producers": 1,
-                        "what": what,
-                        "ours_per_s": round(mine),
-                        "limit_per_s": round(theirs),
-                        "ratio": round(mine / theirs, 3),
-                        "ours_mb_per_s": round(mine * size / 1e6),
-                    }
+    for size in sizes:
+        for processes in producers:
+            n = max(CELL_BYTES[size] // size, processes * load.GROUP) // (processes * load.GROUP)
+            n *= processes * load.GROUP
+            best = {"ours": (0.0, 0.0), "limit": (0.0, 0.0), "pattern": (0.0, 0.0)}
+            for _ in range(repeats):
+                for name, measure in (("limit", the_limit), ("ours", ours), ("pattern", pattern)):
+                    found = measure(size, processes, n)
+                    best[name] = max(best[name][0], found[0]), max(best[name][1], found[1])
+            for i, what in enumerate(("insert", "sample")):
+                mine, most, simple = (best[name][i] for name in ("ours", "limit", "pattern"))
+                row = {
+                    "payload_bytes": size,
+                    "producers": processes,
+                    "what": what,
+                    "ours_per_s": round(mine),
+                    "limit_per_s": round(most),
+                    "pattern_per_s": round(simple),
+                    "ratio": round(mine / most, 3),
+                    "pattern_ratio": round(mine / simple, 2),
+                    "ours_mb_per_s": round(mine * size / 1e6),
+                    "limit_mb_per_s": round(most * size / 1e6),
+                    "repeats": repeats,
+                }
+                print(
+                    f"{size:8d} B x{processes:<2d} {what}  ours {row['ours_per_s']:6d}/s "
+                    f"({row['ours_mb_per_s']} MB/s)  limit {row['limit_per_s']:7d}/s"
+                    f"  ratio {row['ratio']:.2f}  pickles {row['pattern_per_s']:6d}/s"
+                    f" ({row['pattern_ratio']:.1f}x)",
+                    flush=True,
                 )
+                rows.append(row)
     return rows
 
 
-def played(ticket: Ticket, episodes: int = 3, turns: int = 3) -> Trial:
-    """A trial of the quickstart's size: one sampled token a turn, prompts of 40 to 110 tokens."""
-
-    def turn(k: int, t: int) -> Turn:
-        prompt = tuple((7 * i + 13 * k + t) % 60 for i in range(40 + 25 * k + 5 * t))
-        return Turn(
-            kind=TurnKind.ACT,
-            policy="agent",
-            prompt_ids=prompt,
-            response_ids=((5 * k + t) % 60,),
-            logprobs=(-0.1 * (t + 1) - 0.01234567 * k,),
-            versions=(3,),
-            observation="..1?\n?2??\n1???\n????",
-            response=f"({k},{t})",
-            actions=(f"({k},{t})",),
-            reward=0.0,
-        )
-
-    return Trial(
-        ticket=ticket.id,
-        task=ticket.task,
-        member=ticket.member,
-        group_size=ticket.group_size,
-        mode=Mode(episodes=episodes, memory="history"),
-        wall_s=0.4,
-        episodes=tuple(
-            Episode(
-                index=k,
-                initial_observation="..??\n?2??\n1???\n????",
-                turns=tuple(turn(k, t) for t in range(turns)),
-                stop=StopReason.FAILURE,
-                reward=0.0,
-                summary="hit a mine at (2,3)",
-            )
-            for k in range(episodes)
-        ),
-    )
-
-
-def trials_table(server: EmbeddedServer, n: int, batch: int) -> list[dict[str, Any]]:
-    """CPU microseconds per trial of each step, client and server, in batches."""
-    with ReplayBuffer(server.url, f"trials{batch}") as buffer:
-        tickets = [
-            Ticket(
-                id=f"{g}-{m}", task=Task(environment="m", instance=g, group=str(g)), member=m, group_size=8
-            )
-            for g in range(n // 8)
-            for m in range(8)
-        ]
-        parts = [tickets[i : i + batch] for i in range(0, len(tickets), batch)]
-        trials = {t.id: played(t) for t in tickets}
-        rows = []
-
-        def measure(what: str, work: Callable[[], Any]) -> Any:
-            mine, theirs = time.process_time(), cpu_of(server.pid)
-            result = work()
-            client, host = time.process_time() - mine, cpu_of(server.pid) - theirs
-            row = {"what": what, "batch": batch, "client_us": 1e6 * client / n, "server_us": 1e6 * host / n}
-            rows.append(row)
-            return result
-
-        measure("submit", lambda: [buffer.submit(p) for p in parts])
-        claims = [
-            c for part in measure("claim", lambda: [buffer.claim("w", batch) for _ in parts]) for c in part
-        ]
-        for k in range(2):
-            items = [Progress(claim=c, episode=trials[c.ticket.id].episodes[k]) for c in claims]
-            measure(
-                f"save episode {k}",
-                lambda items=items: [buffer.save_progress(items[i : i + batch]) for i in range(0, n, batch)],
-            )
-        pairs = [(c, trials[c.ticket.id]) for c in claims]
-        measure("commit", lambda: [buffer.commit(pairs[i : i + batch]) for i in range(0, n, batch)])
-        size = buffer.counters().bytes / n
-
-        def learn() -> None:
-            while groups := buffer.take_groups(16):
-                buffer.finish_groups([g.id for g in groups], "trained")
-
-        measure("take and finish", learn)
-        assert buffer.counters().trained == n
-        rows.append(
-            {
-                "what": "all",
-                "batch": batch,
-                "client_us": sum(r["client_us"] for r in rows),
-                "server_us": sum(r["server_us"] for r in rows),
-                "payload_bytes": round(size),
-            }
-        )
+def durability(repeats: int) -> list[dict[str, Any]]:
+    """The append-only file as we run it (written before the answer, synced each second) against none."""
+    rows = []
+    for size in SIZES[:2]:
+        n = CELL_BYTES[size] // size
+        best = {True: (0.0, 0.0), False: (0.0, 0.0)}
+        for _ in range(repeats):
+            for on in (True, False):
+                found = ours(size, 1, n, append_only=on)
+                best[on] = max(best[on][0], found[0]), max(best[on][1], found[1])
+        for i, what in enumerate(("insert", "sample")):
+            with_file, without = best[True][i], best[False][i]
+            row = {"payload_bytes": size, "what": what, "append_only_per_s": round(with_file)}
+            rows.append(row | {"memory_only_per_s": round(without), "ratio": round(with_file / without, 3)})
     return rows
+
+
+def rss_kib(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
+    return int(fields[0]) if fields else 0
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Least squares."""
+    mx, my = (sum(p[i] for p in points) / len(points) for i in (0, 1))
+    return sum((x - mx) * (y - my) for x, y in points) / (sum((x - mx) ** 2 for x, _ in points) or 1.0)
+
+
+def soak(trials: int) -> dict[str, Any]:
+    """Small trials through the buffer: two producers, one learner; the driver keeps 400 tickets queued."""
+    settings = msgspec.msgpack.encode({"byte_budget": BUDGET})
+    samples: dict[str, list[tuple[float, float]]] = {}
+    peak_budget = peak_memory = 0
+    started = time.monotonic()
+    with EmbeddedServer() as server, ReplayBuffer(server.url, "soak", byte_budget=BUDGET) as buffer:
+        processes = {f"producer {n}": load.start(load.soak_producer, server.url, settings, n) for n in (0, 1)}
+        processes["learner"] = load.start(load.soak_learner, server.url, settings, trials)
+        pids = {"driver": os.getpid(), "server": server.pid} | {k: p.pid for k, p in processes.items()}
+        offered, told = 0, 0.0
+        while processes["learner"].is_alive():
+            counters = buffer.counters()
+            if counters.queued < 400 and offered < trials:
+                part = range(offered, min(trials, offered + 800))
+                buffer.submit([load.ticket(i) for i in part])
+                offered = part.stop
+            memory = buffer.server.client.info("memory")["used_memory"]
+            peak_budget, peak_memory = max(peak_budget, counters.buffer_bytes), max(peak_memory, memory)
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                for name, pid in pids.items():
+                    samples.setdefault(name, []).append((counters.trained, rss_kib(pid)))
+                samples.setdefault("server used_memory", []).append((counters.trained, memory / 1024))
+            time.sleep(0.02)
+        for process in processes.values():
+            process.join(30)
+        counters = buffer.counters()
+        assert counters.trained == trials, counters
+        assert counters.identity_holds
+    steady = {k: [p for p in v if p[0] > trials / 5] for k, v in samples.items()}
+    return {
+        "trials": trials,
+        "seconds": round(time.monotonic() - started, 1),
+        "trials_per_s": round(trials / (time.monotonic() - started)),
+        "byte_budget": BUDGET,
+        "peak_buffer_bytes": peak_budget,
+        "peak_used_memory": peak_memory,
+        "rss_kib": {k: {"first": v[0][1], "last": v[-1][1]} for k, v in steady.items() if v},
+        "slope_bytes_per_trial": {k: round(1024 * slope(v), 2) for k, v in steady.items() if len(v) > 2},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--trials", type=int, default=4000)
+    parser.add_argument("--quick", action="store_true", help="64 KB, 1 and 4 producers: a minute")
+    parser.add_argument("--repeats", type=int, help="of each measurement (default 3; quick: 1)")
+    parser.add_argument("--producers", type=int, nargs="+", help="how many at once (default 1 2 4 8 16)")
+    parser.add_argument("--soak", type=int, help="trials that go through (default 100,000; quick: 5,000)")
     parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    o = parser.parse_args()
+    repeats = o.repeats or (1 if o.quick else 3)
+    result: dict[str, Any] = {
+        "server": find_server().name,
+        "limit_by": limit_client(),
+        "cpus": os.cpu_count(),
+    }
+    print(f"limit by {result['limit_by']}; every server with an append-only file, synced each second")
+
+    def keep(name: str, value: Any) -> None:
+        result[name] = value
+        if o.out:  # what was measured is kept if the rest is interrupted
+            o.out.parent.mkdir(parents=True, exist_ok=True)
+            o.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    producers = o.producers or ([1, 4] if o.quick else PRODUCERS)
+    keep("rows", rates(SIZES[1:2] if o.quick else SIZES, producers, repeats))
+    packed = ours(1 << 16, 1, 1024, compression=1)
+    keep(
+        "compressed",
+        {"payload_bytes": 1 << 16, "insert_per_s": round(packed[0]), "sample_per_s": round(packed[1])},
+    )
+    print(f"64 KB of base64 at zstd level 1: insert {packed[0]:.0f}/s, sample {packed[1]:.0f}/s")
+    keep("compression", compression_table(*real_trials()))
+    for row in result["compression"]:
+        print(
+            f"{row['trials']}, zstd level {row['zstd_level']}: {row['bytes_per_trial']} B a trial, "
+            f"pack {row['pack_us']} us, unpack {row['unpack_us']} us"
+        )
+    keep("durability", durability(repeats))
+    for row in result["durability"]:
+        print(
+            f"{row['payload_bytes']:8d} B {row['what']}: {row['ratio']:.2f} with the append-only file of "
+            "without"
+        )
     with EmbeddedServer() as server:
-        small = [row for batch in (4, 16, 64) for row in trials_table(server, options.trials, batch)]
-        table = bytes_table(server, options.repeats)
-    for row in small:
+        keep("trials", [r for b in (4, 16, 64) for r in trials_table(server, 800 if o.quick else 4000, b)])
+    for row in result["trials"]:
         print(
             f"batch {row['batch']:3d}  {row['what']:16s} client {row['client_us']:7.1f} us/trial   "
             f"server {row['server_us']:7.1f} us/trial"
         )
-    for row in table:
-        print(
-            f"{row['payload_bytes']:8d} B  {row['what']:6s}  ours {row['ours_per_s']:7d}/s "
-            f"({row['ours_mb_per_s']} MB/s)  bare server {row['limit_per_s']:7d}/s  ratio {row['ratio']:.2f}"
-        )
-    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
-    if options.out:
-        options.out.write_text(json.dumps({"bytes": table, "trials": small}, indent=1) + "\n")
+    keep("soak", soak(o.soak or (5_000 if o.quick else 100_000)))
+    print(json.dumps(result["soak"], indent=1))
+    if not o.quick:
+        queue = ray_queue(SIZES, 300)
+        for row in result["rows"]:
+            if row["producers"] == 1:
+                row["ray_queue_per_s"] = round(queue[row["payload_bytes"]][row["what"] == "sample"])
+                print(f"{row['payload_bytes']:8d} B {row['what']}: ray.util.queue {row['ray_queue_per_s']}/s")
+        keep("rows", result["rows"])
 
 
 if __name__ == "__main__":

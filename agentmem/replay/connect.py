@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentmem.failures import ConfigError, ReplayError
-from agentmem.replay.wire import Arg, BulkReader, ReplyError, packed
+from agentmem.replay.wire import Arg, BulkReader, ReplyError, get_commands, packed
 
 T = TypeVar("T")
 
@@ -22,6 +22,8 @@ MIN_VERSION = (6, 2)
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.05, 2.0
 READ_BYTES = 256 << 10
 STAGED_S = 300
+AHEAD_BYTES = 1 << 20
+"""So much may be asked for before it is read: more only grows the server's output buffers."""
 MAX_BLOCK_S = 1.0
 """The longest that one blocking command waits; well below the socket timeout."""
 
@@ -180,9 +182,9 @@ class Server:
     ) -> Any | None:
         """Like `script`, but None when the server has no memory for it (nothing was written then).
 
-        The values `staged` are set in the same transaction, before the script, which must rename (and keep) or
-        unlink them; what a client that dies leaves of them expires. A script's own arguments are copied twice
-        on the server, which large payloads feel.
+        The values `staged` are set in the same transaction, before the script, which must rename (and keep)
+        or unlink them; what a client that dies leaves of them expires. A script's own arguments are copied
+        twice on the server, which large payloads feel.
         """
         try:
             if not staged:
@@ -226,10 +228,16 @@ class Server:
         connection = pool.get_connection()
         whole = False
         try:
-            self._ask(connection, batches[0])
+            asked, ahead = 0, 0
             for n, keys in enumerate(batches):
-                if n + 1 < len(batches):
-                    self._ask(connection, batches[n + 1])
+                # At least one batch is on its way while the caller works on another.
+                first = asked
+                while asked < len(batches) and (asked < n + 2 or ahead + sizes[asked] <= AHEAD_BYTES):
+                    ahead += sizes[asked]
+                    asked += 1
+                if asked > first:
+                    self._ask(connection, [key for batch in batches[first:asked] for key in batch])
+                ahead -= sizes[n]
                 values = reader.read(connection._sock, len(keys), sizes[n])
                 whole = n + 1 == len(batches)
                 yield values
@@ -241,7 +249,7 @@ class Server:
 
     @staticmethod
     def _ask(connection: Any, keys: Sequence[str]) -> None:
-        connection.send_packed_command([b"".join(piece for key in keys for piece in packed(("GET", key)))])
+        connection.send_packed_command([get_commands(keys)])
 
     def wait_list(self, key: str, timeout_s: float) -> None:
         """Wait for a signal on a list, at most `timeout_s` (and at most `MAX_BLOCK_S`)."""

@@ -12,13 +12,13 @@ from agentmem.failures import ConfigError, ReplayError
 from agentmem.replay import lua
 from agentmem.replay.codec import Codec, CodecError, Payload, join
 from agentmem.replay.connect import Server
+from agentmem.replay.heap import WORTH_BYTES, keep_large_blocks
 from agentmem.replay.keys import Keys
 from agentmem.replay.limiter import Limiter
 from agentmem.replay.wire import LARGE_BYTES, Arg
 
-READ_BATCH_BYTES = 512 << 10
-"""Payloads are read in batches of about this size, the next asked for while one is decoded: larger ones only
-grow the server's output buffers."""
+READ_BATCH_BYTES = 256 << 10
+"""Payloads are decoded in batches of about this size, while the next are on their way."""
 INSERT_BATCH_BYTES = 1 << 20
 BLOCKED = 2
 """An insert script's reply for an item that must wait for bytes."""
@@ -163,6 +163,8 @@ class Table:
         for item in batch:
             args += item.head
             for chunk in item.chunks:
+                if item.size >= WORTH_BYTES:
+                    keep_large_blocks()
                 if stage:
                     name = f"{self.keys.prefix}s:{self._nonce}:{len(staged)}"
                     staged[name] = chunk
@@ -195,6 +197,8 @@ class Table:
         keys = [[self.keys.payload(ticket, chunks) for ticket, _, chunks in wanted[a:b]] for a, b in parts]
         flat = [[key for group in batch for key in group] for batch in keys]
         sizes = [sum(size for _, size, _ in wanted[a:b]) for a, b in parts]
+        if any(size >= WORTH_BYTES for _, size, _ in wanted):
+            keep_large_blocks()
         for batch, found in zip(keys, self.server.fetch(flat, sizes), strict=True):
             place = 0
             for group in batch:

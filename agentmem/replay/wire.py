@@ -14,7 +14,7 @@ Arg = str | bytes | int | float | memoryview
 
 LARGE_BYTES = 16 << 10
 """Words of this size are worth sending without a copy."""
-RECEIVE_BYTES = 128 << 10
+RECEIVE_BYTES = 256 << 10
 """The most that one receive asks for: what is parsed next is then still in the cache."""
 KEEP_BYTES = 8 << 20
 """A buffer that grew beyond this is given back after the reply."""
@@ -40,6 +40,12 @@ def packed(words: Sequence[Arg]) -> list[bytes | memoryview]:
             small = [b"\r\n"]
     pieces.append(b"".join(small))
     return pieces
+
+
+def get_commands(keys: Sequence[str]) -> bytes:
+    """A GET of each key, on the wire."""
+    encoded = [key.encode() for key in keys]
+    return b"".join([b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(key), key) for key in encoded])
 
 
 class BulkReader:
@@ -87,8 +93,10 @@ class BulkReader:
         return values
 
     def _room(self, needed: int) -> None:
-        """Move what is left to the front; a new buffer if this one is too small."""
+        """Make room after what is left, which is moved to the front or to a larger buffer if it must be."""
         left = self._end - self._start
+        if left and len(self._buffer) - self._start >= needed:
+            return
         if needed > len(self._buffer):
             old = self._buffer
             self._buffer = bytearray(needed + (needed >> 2))
