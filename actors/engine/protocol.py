@@ -184,3 +184,17 @@ class Core(Protocol):
     def remove_adapter(self, number: int) -> None: ...
 
     def close(self) -> None: ...
+
+
+def refusal(request: SampleRequest, vocabulary: int, max_model_len: int) -> str | None:
+    """Why no engine with such a model can serve this request; None if it can."""
+    ids = request.prompt_ids
+    if not ids:
+        return "the prompt is empty"
+    if min(ids) < 0 or max(ids) >= vocabulary:
+        return f"a prompt id is outside the vocabulary of {vocabulary}"
+    if len(ids) + request.sampling.max_tokens > max_model_len:
+        return (
+            f"{len(ids)} prompt ids + {request.sampling.max_tokens} new ones > max_model_len {max_model_len}"
+        )
+    return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from actors.engine.checkpoint import disagreement, read_checkpoint
-from actors.engine.protocol import Emitted, EngineConfig
+from actors.engine.protocol import Emitted, EngineConfig, refusal
 from agentmem.failures import ConfigError, ModelError
 from agentmem.sampling import FinishReason, SampleRequest, Sampling
 from agentmem.weights.base import Staged, WeightUpdate
@@ -64,17 +64,7 @@ class TorchCore:
         self._initial = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
     def refusal(self, request: SampleRequest) -> str | None:
-        ids = request.prompt_ids
-        if not ids:
-            return "the prompt is empty"
-        if min(ids) < 0 or max(ids) >= self._vocab:
-            return f"a prompt id is outside the vocabulary of {self._vocab}"
-        if len(ids) + request.sampling.max_tokens > self._config.max_model_len:
-            return (
-                f"{len(ids)} prompt ids + {request.sampling.max_tokens} new ones "
-                f"> max_model_len {self._config.max_model_len}"
-            )
-        return None
+        return refusal(request, self._vocab, self._config.max_model_len)
 
     def add(self, ids: Sequence[int], requests: Sequence[SampleRequest], adapter: int | None) -> None:
         for number, request in zip(ids, requests, strict=True):

@@ -226,7 +226,7 @@ class EnvService:
         if host is None or host.dead:
             if host is not None:
                 self._count(host)
-            if call.op is not Op.RESET:  # the state of this session went with its process
+            if call.op is not Op.RESET:  # the state went with the process
                 self._conclude(session, failed(call.id, _gone(host)))
                 return
             host = slot.host = self._host()
