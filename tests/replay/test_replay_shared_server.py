@@ -1,10 +1,8 @@
 """Servers that are not our own: shared by runs, with users and TLS, in a cluster."""
 
-import shutil
 import socket
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import redis
@@ -14,6 +12,7 @@ from agentmem.replay import Progress, ReplayBuffer, find_server
 from agentmem.trajectory import Split
 from tests.replay.makers import make_episode, make_group, make_ticket, played, wait_for
 from tests.replay.test_replay_crashes import a_life, check_keys
+from tests.replay.tls import certificate, tls_in_front_of
 
 
 def free_port(most=65535):
@@ -120,31 +119,19 @@ def test_a_user_and_its_password_stand_in_the_url(start_server):
     assert "wr0ng" not in str(caught.value)
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make a certificate with")
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    words += ["-keyout", str(key), "-out", str(cert)]
-    subprocess.run(words, check=True, capture_output=True)
-    return key, cert
-
-
 def test_a_rediss_url_is_tls(start_server, tmp_path):
     key, cert = certificate(tmp_path)
     port = free_port()
-    lines = [f"tls-port {port}", "port 0", f'tls-cert-file "{cert}"', f'tls-key-file "{key}"']
-    if start_server(*lines, f'tls-ca-cert-file "{cert}"', "tls-auth-clients no", "requirepass pw") is None:
-        pytest.skip(f"{find_server()} is built without TLS")
-    url = f"rediss://:pw@localhost:{port}/0"
-    with ReplayBuffer(f"{url}?ssl_ca_certs={cert}", "r", compression=0) as buffer:
-        a_life(buffer)
-        fill_every_key(buffer)  # payloads of megabytes, both ways
-        (group,) = buffer.take_groups(1)
-        assert len(group.trials[0].episodes[0].turns[0].response) == 2_500_000
-        check_keys(buffer)
-    with pytest.raises(ReplayError, match="can't be reached.*(?i:certificate)") as caught:
-        ReplayBuffer(url, "r", deadline_s=1)
+    assert start_server(f"port {port}", "requirepass pw")
+    with tls_in_front_of(port, key, cert) as secure:
+        url = f"rediss://:pw@localhost:{secure}/0"
+        with ReplayBuffer(f"{url}?ssl_ca_certs={cert}", "r", compression=0) as buffer:
+            a_life(buffer)
+            fill_every_key(buffer)  # payloads of megabytes, both ways
+            (group,) = buffer.take_groups(1)
+            assert len(group.trials[0].episodes[0].turns[0].response) == 2_500_000
+            check_keys(buffer)
+        with pytest.raises(ReplayError, match="can't be reached.*(?i:certificate)") as caught:
+            ReplayBuffer(url, "r", deadline_s=1)
     assert "pw@" not in str(caught.value)
     assert "\n" not in str(caught.value)
