@@ -10,12 +10,12 @@ BIN := .venv/bin
 STAMP := .venv/.ready-$(ACCEL)-$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
 
 # Small models and many processes: threads within one only get into each other's way.
-run test test-envs bench: export OMP_NUM_THREADS ?= 1
-run test test-envs bench: export RAY_USAGE_STATS_ENABLED ?= 0
+run test test-envs chaos bench: export OMP_NUM_THREADS ?= 1
+run test test-envs chaos bench: export RAY_USAGE_STATS_ENABLED ?= 0
 
 BENCHMARKS ?= envs replay learner engine
 
-.PHONY: setup run test test-envs bench lint lock clean
+.PHONY: setup run test test-envs chaos bench lint lock clean
 
 setup: $(STAMP)
 
@@ -26,10 +26,15 @@ run: setup
 	$(BIN)/agentmem run lamer-minesweeper $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 test-envs: setup
 	$(BIN)/python -m pytest tests/envs $(ARGS)
+
+# The whole chaos matrix (about an hour); it goes on where it stopped. ARGS="--again --only 'engine, mid-turn'".
+chaos: setup
+	$(BIN)/python -m pytest -m slow tests/chaos
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 # BENCHMARKS="replay envs" chooses; each prints its own tables (benchmarks/*.py).
 bench: setup

@@ -91,7 +91,7 @@ class ReplayServer:
                 now = time.monotonic()
                 if self._server.alive and now - asked >= PING_EVERY_S:
                     asked = now
-                    if self._server.answers():
+                    if self._server.answers(self._ping_timeout_s):
                         answered = time.monotonic()
                 if not self._server.alive:
                     self._restart("it died")

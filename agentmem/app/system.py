@@ -54,6 +54,9 @@ class System:
     learner: LearnerGroup = field(init=False)
     fleet: Fleet = field(init=False)
     learner_restarts: int = field(default=0, init=False)
+    lost_learner: LearnerError | None = field(default=None, init=False)
+    """A rank is dead or frozen, which `restart_learner` mends."""
+    _restarting_learner: bool = field(default=False, init=False)
     _server: Any = field(default=None, init=False)
     _server_url: str = field(default="", init=False)
     _server_restarts: list[int] = field(default_factory=lambda: [0], init=False)
@@ -100,8 +103,7 @@ class System:
         }
 
     async def supervise(self) -> None:
-        """Replace what is dead or frozen; raise what can't be repaired, and LearnerError for a lost learner
-        (see `restart_learner`)."""
+        """Replace what is dead or frozen, but only note a lost learner; raise what can't be repaired."""
         await _all(
             self.fleet.supervise(),
             self.engines.heal(self.offer_engines),
@@ -119,9 +121,13 @@ class System:
                 f"{budget}); last cause: {cause}"
             )
         self.learner_restarts += 1
-        await asyncio.to_thread(self.learner.close)
-        checkpoint, stored = await asyncio.to_thread(resume_point, self.run)
-        await asyncio.to_thread(self._start_learner, checkpoint)
+        self.lost_learner, self._restarting_learner = None, True
+        try:
+            await asyncio.to_thread(self.learner.close)  # ends a call under way, too
+            checkpoint, stored = await asyncio.to_thread(resume_point, self.run)
+            await asyncio.to_thread(self._start_learner, checkpoint)
+        finally:
+            self._restarting_learner = False
         return stored
 
     def drop_old_snapshots(self) -> None:
@@ -190,7 +196,7 @@ class System:
             tcp=several,
             url=self._server_url,
             budget=supervision.restart_budget - self.restarts_of_server(),
-            ping_timeout_s=supervision.ping_timeout_s / 2,  # clients wait for less long than for other parts
+            ping_timeout_s=supervision.ping_timeout_s,
         )
         if "server" not in self.started:
             self.started.append("server")
@@ -234,9 +240,8 @@ class System:
             *(pong(ref, f"rank {rank}", limit) for rank, ref in pings.items()), return_exceptions=True
         )
         for rank, result in zip(pings, answers, strict=True):
-            if isinstance(result, BaseException) and group is self.learner and group.actors:
-                await asyncio.to_thread(group.close)
-                raise LearnerError("agent", "ping", [rank], str(result))
+            if isinstance(result, BaseException) and group is self.learner and not self._restarting_learner:
+                self.lost_learner = LearnerError("agent", "ping", [rank], str(result))
 
     def _stop_server(self) -> None:
         import ray

@@ -1,7 +1,8 @@
 """What goes on beside the loop, whatever the loop waits for: supervision, counters, Ctrl-C, the watchdog.
 
-Supervision and counting run in the background, so that a part which doesn't answer holds nobody up; what they
-raise comes out of `look`, which the loop calls at least every quarter of a second while it waits.
+Supervision and counting go on in the background whatever the loop does, so that a part which doesn't answer
+holds nobody up, and what the loop waits for is repaired meanwhile. What they raise comes out of `look`, which
+the loop calls at least every quarter of a second while it waits.
 
 Failures end the run with the exit status of their class (`agentmem.failures`): 4 infrastructure, 5 the
 replay server, 7 no progress, 8 a spent restart budget, 9 numerics, 1 a bug (also of an environment). The last
@@ -46,7 +47,7 @@ class Watch:
         self._system, self._monitor, self._flag, self._event = system, monitor, flag, event
         self._supervising: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
-        self._supervised = self._polled = self._moved = time.monotonic()
+        self._moved = time.monotonic()
         self._trials = 0
         self._restarts: dict[str, int] = {}
 
@@ -55,22 +56,35 @@ class Watch:
         self._moved = time.monotonic()
 
     async def look(self) -> None:
-        """A moment for all that. Raises what happened in the background."""
+        """A moment for all that. Raises what happened in the background; LearnerError for a lost learner."""
         self._flag.check()
         if "fleet" not in self._system.started:
             return
-        now = time.monotonic()
-        if self._supervising is None and now - self._supervised >= SUPERVISE_S:
-            self._supervising = asyncio.ensure_future(self._system.supervise())
-        elif self._supervising is not None and self._supervising.done():
-            done, self._supervising, self._supervised = self._supervising, None, now
-            self._note_restarts()
-            done.result()
-        if self._polling is None and now - self._polled >= POLL_S:
-            self._polling = asyncio.ensure_future(self._monitor.poll())
-        elif self._polling is not None and self._polling.done():
-            counted, self._polling, self._polled = self._polling, None, now
-            counted.result()
+        if self._supervising is None:
+            self._supervising = asyncio.ensure_future(self._supervise())
+        elif self._supervising.done():
+            ended, self._supervising = self._supervising, None
+            ended.result()
+        if self._system.lost_learner is not None:
+            raise self._system.lost_learner
+        if self._polling is None:
+            self._polling = asyncio.ensure_future(self._poll())
+        elif self._polling.done():
+            ended, self._polling = self._polling, None
+            ended.result()
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(SUPERVISE_S)
+            try:
+                await self._system.supervise()
+            finally:
+                self._note_restarts()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            await self._monitor.poll()
             if self._monitor.totals.trials > self._trials:
                 self.moved()
             self._trials = self._monitor.totals.trials

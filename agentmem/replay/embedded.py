@@ -125,9 +125,9 @@ class EmbeddedServer:
         """Is the process there?"""
         return self._process is not None and self._process.poll() is None
 
-    def answers(self) -> bool:
-        """Does it answer now, within about two seconds?"""
-        return self.alive and _answers(self._socket, self._password)
+    def answers(self, within_s: float) -> bool:
+        """Does it answer now?"""
+        return self.alive and _answers(self._socket, self._password, within_s)
 
     def kill(self) -> None:
         """End it at once, also when it is frozen; `start` brings it back at the same URL."""
@@ -293,10 +293,10 @@ def _free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(path: Path, password: str) -> bool:
+def _answers(path: Path, password: str, within_s: float = 2.0) -> bool:
     """Does it answer a PING (and so has loaded its data)?"""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(2.0)
+        probe.settimeout(within_s)
         try:
             probe.connect(str(path))
             probe.sendall(f"AUTH {password}\r\nPING\r\n".encode())

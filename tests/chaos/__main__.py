@@ -39,38 +39,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cells = [cell for cell in matrix() if chosen.only in str(cell)]
     if not chosen.again:
         cells = [c for c in cells if known.get(_key(_row(c)), {}).get("code") != code]
+    cells.sort(key=lambda cell: _key(_row(cell)) in known)  # what was never run comes first
     begun, broken = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="agentmem-chaos-") as folder:
-        cluster: Cluster | None = None
-        for number, cell in enumerate(cells):
-            if time.monotonic() - begun > 60 * chosen.minutes:
-                print(f"{len(cells) - number} cells are left for another time")
-                break
-            row = {**_row(cell), "commit": commit, "code": code}
-            try:
-                if cluster is None:
-                    cluster = Cluster(Path(folder) / str(number))
-                    cluster.start()
-                result = attack(cluster, cell)
-                row |= {
-                    "held": True,
-                    "lost": result.account.lost,
-                    "duplicated": result.account.duplicated,
-                    "recovery_s": round(result.recovery_s, 2),
-                }
-            except Exception as error:  # a cell that doesn't hold is a result
-                broken += 1
-                row |= {"held": False, "lost": None, "duplicated": None, "recovery_s": None}
-                row["reason"] = f"{type(error).__name__}: {error}"[:500]
-                if cluster is not None:
-                    cluster.close()
-                cluster = None
-            known[_key(row)] = row
-            _write(list(known.values()))
-            print(f"[{number + 1}/{len(cells)}] {cell}: {row.get('reason') or row['recovery_s']}", flush=True)
-        if cluster is not None:
-            cluster.close()
+        live = _Live(Path(folder))
+        try:
+            for number, cell in enumerate(cells):
+                if time.monotonic() - begun > 60 * chosen.minutes:
+                    print(f"{len(cells) - number} cells are left for another time")
+                    break
+                row = {**_row(cell), "commit": commit, "code": code, **live.attack(cell)}
+                broken += not row["held"]
+                known[_key(row)] = row
+                _write(list(known.values()))
+                told = row.get("reason") or row["recovery_s"]
+                print(f"[{number + 1}/{len(cells)}] {cell}: {told}", flush=True)
+        finally:
+            live.close()
     return broken
+
+
+class _Live:
+    """A live run for one cell after another; a fresh one after a cell that doesn't hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._count = folder, 0
+        self._cluster: Cluster | None = None
+
+    def attack(self, cell: Cell) -> dict[str, Any]:
+        """What the cell showed."""
+        try:
+            if self._cluster is None:
+                self._count += 1
+                self._cluster = Cluster(self._folder / str(self._count))
+                self._cluster.start()
+            result = attack(self._cluster, cell)
+        except Exception as error:  # a cell that doesn't hold is a result
+            self.close()
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+            return {"held": False, "lost": None, "duplicated": None, "recovery_s": None, "reason": reason}
+        return {
+            "held": True,
+            "lost": result.account.lost,
+            "duplicated": result.account.duplicated,
+            "recovery_s": round(result.recovery_s, 2),
+        }
+
+    def close(self) -> None:
+        """End the run."""
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
 
 
 def _row(cell: Cell) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def _replaced(cluster: Cluster, cell: Cell, victim: psutil.Process) -> float:
         until(whole, RECOVER_S, f"no new {cell.victim} that trains")
         seconds = time.monotonic() - struck
     until(lambda: all(gone(p) for p in old), GONE_S, f"orphans of the {cell.victim}: {old}")
+    until(lambda: len(cluster.living(cell.victim)) == 1, GONE_S, f"more than one {cell.victim}")
     return seconds
 
 

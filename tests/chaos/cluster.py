@@ -70,6 +70,7 @@ class Cluster:
         self.holds = folder / "holds"
         self.holds.mkdir(parents=True, exist_ok=True)
         self.run: Run
+        self._begun = False
         self._buffer: ReplayBuffer | None = None
         self._starts = 0
 
@@ -92,6 +93,7 @@ class Cluster:
                 start_new_session=True,
             )
         self.run = Run(process, runs, log)
+        self._begun = True
         self.forget_buffer()
         before = len(self.updates()) if resume else 0
         events = len(self.run.records("event")) if resume else 0
@@ -105,7 +107,7 @@ class Cluster:
         for hold in self.holds.glob("*.hold"):
             hold.unlink()
         self.forget_buffer()
-        if self.run.process.poll() is None:
+        if self._begun and self.run.process.poll() is None:
             family = self.family()
             for process in [psutil.Process(self.run.process.pid), *family]:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -120,14 +122,18 @@ class Cluster:
 
     def victim(self, victim: Victim) -> psutil.Process | None:
         """Its process; None while there is none."""
+        living = self.living(victim)
+        return living[-1] if living else None
+
+    def living(self, victim: Victim) -> list[psutil.Process]:
+        """Its processes: one, but for the moments in which one takes another's place."""
         if victim == "driver":
-            return psutil.Process(self.run.process.pid)
+            return [psutil.Process(self.run.process.pid)]
         if victim == "Redis":
             found = [p for p in self.family() if re.match(r"(redis|valkey)-server", _name(p))]
         else:
             found = [p for p in self.family() if _command(p).startswith(TITLES[victim])]
-        living = [p for p in found if _status(p) not in (psutil.STATUS_ZOMBIE, "gone")]
-        return living[-1] if living else None
+        return [p for p in found if not gone(p)]
 
     # --- moments
 
