@@ -114,10 +114,9 @@ def differences(path: Path, config: RunConfig) -> list[str]:
 
 def _put_away(config: RunConfig, run: RunDir) -> str:
     """How to go on with a run that ended early. One that measured nothing yet leaves nothing behind."""
-    if any(run.checkpoints.iterdir()):
+    measured = run.metrics_path.is_file() and run.metrics_path.stat().st_size > 0
+    if measured or any(run.checkpoints.iterdir()):
         return f"Go on with: agentmem run {config.recipe} --resume {run.name}"
-    if run.metrics_path.is_file() and run.metrics_path.stat().st_size > 0:
-        return f"Run {run.name} has no checkpoint yet; its files are in {run.path}"
     shutil.rmtree(run.path)
     return "It had not begun; nothing was kept."
 

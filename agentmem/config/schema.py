@@ -342,7 +342,7 @@ class RunConfig(Section):
             refuse(
                 "weights.every",
                 self.weights.every,
-                "replay.max_staleness 0 trains on the current version only, so each update must be pushed (1)",
+                "replay.max_staleness 0 trains on the current version only, so each update is pushed (1)",
             )
         if self.replay.reconnect_s <= self.supervision.ping_timeout_s:
             refuse(

@@ -112,6 +112,15 @@ def test_on_policy_at_temperature_06_the_mean_ratio_is_one(make: Make, old: str)
     assert metrics["clip_fraction"] == 0.0
 
 
+def test_groups_that_were_trained_before_have_their_ratio_against_the_engine(make: Make) -> None:
+    rank = make(learner=LearnerConfig(lr=1e-9, warmup_updates=0))
+    first, old = groups(1)[:2]  # of both, the engine is said to have reported -4 for every token
+    now = rank.update_groups([[sampled(t, rank, Sampling()) for t in first], old], 0).metrics
+    replayed = rank.update_groups([[sampled(t, rank, Sampling()) for t in first], old], 0, 1).metrics
+    assert now["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+    assert abs(replayed["ratio_mean"] - 1.0) > 1e-2
+
+
 def test_log_probs_of_another_temperature_show_as_a_mismatch(make: Make) -> None:
     rank = make(learner=LearnerConfig(lr=1e-9, warmup_updates=0))
     played = [[sampled(t, rank, Sampling(temperature=0.6)) for t in g] for g in groups(1)]
