@@ -73,6 +73,8 @@ class System:
             ReplayBuffer, url, self.run.name, settings=settings, deadline_s=self.config.replay.reconnect_s
         )
         self.started.append("buffer")
+        # Nobody plays yet: what is claimed was claimed under a driver that is dead.
+        await asyncio.to_thread(self.buffer.recall)
         phase("starting engines and learner")
         self.engines = self._engine_pool()
         self.started.append("engines")

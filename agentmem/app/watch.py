@@ -28,6 +28,7 @@ SUPERVISE_S = 2.0
 LOOK_S = 0.25
 MAX_DATA_FAILURES = 20
 """Trials that failed by our or the environment's own bug before the run gives up."""
+LETTERS_READ = 5
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ class Watch:
             if self._monitor.totals.trials > self._trials:
                 self.moved()
             self._trials = self._monitor.totals.trials
-            self._check_data_failures()
+            await self._check_data_failures()
 
     async def guard(self, work: Awaitable[T]) -> T:
         """Wait for a part's work while the rest is looked after."""
@@ -140,8 +141,11 @@ class Watch:
                 self._event("restart", f"{role}: {count} so far")
             self._restarts[role] = count
 
-    def _check_data_failures(self) -> None:
+    async def _check_data_failures(self) -> None:
         dead = self._monitor.counters.dead_letters
         if dead > MAX_DATA_FAILURES:
-            causes = "; ".join(sorted(set(self._monitor.data_failures.values()))) or "see the dead letters"
-            raise AgentMemError(f"{dead} trials failed for good: {causes}")
+            causes = set(self._monitor.data_failures.values())
+            if not causes:
+                letters = await asyncio.to_thread(self._system.buffer.dead_letters, LETTERS_READ)
+                causes = {f"{letter.what} {letter.where}".strip() for letter in letters}
+            raise AgentMemError(f"{dead} trials failed for good: {'; '.join(sorted(causes))}")

@@ -128,6 +128,12 @@ class TicketTable(Table):
         """Declare a consumer dead: its leases count as expired at once. Returns their number."""
         return int(self._run(lua.FORFEIT, consumer))
 
+    def recall(self) -> int:
+        """Declare all consumers dead, by no fault of their tickets: these are queued again, with their
+        progress and at no cost of attempts. A driver's first call, before it starts agents; returns their
+        number."""
+        return int(self._run(lua.RECALL))
+
     def fail(self, claims: Sequence[Claim], failure: Failure, *, retry: bool) -> list[FailResult]:
         """These trials can't be finished; with `retry` they are queued again, within their budget."""
         if not claims:

@@ -35,7 +35,7 @@ def consumed(cluster: Cluster) -> Counter[str]:
     )
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_ten_deaths_of_the_driver_change_nothing_about_what_is_consumed(live: StartCluster) -> None:
     plain = live(f"learner.updates={UPDATES}")
     assert plain.run.end() == 0

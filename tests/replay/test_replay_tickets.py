@@ -44,6 +44,23 @@ def test_a_waiting_claim_is_woken_by_a_submit(open_buffer):
     assert ids(found) == ["a-0"]
 
 
+def test_a_dead_drivers_claims_are_queued_again_and_cost_their_tickets_nothing(open_buffer):
+    buffer = open_buffer(max_kills=2)
+    buffer.submit(make_group("a", 2))
+    buffer.submit([make_ticket("held-out", 0, split=Split.EVAL)])
+    for n in range(4):
+        claims = buffer.claim(f"agent-{n}", 3)
+        assert ids(claims) == ["held-out-0", "a-0", "a-1"]
+        assert all(claim.ticket.attempt == 0 for claim in claims)
+        assert buffer.recall() == 3
+        assert not any(buffer.renew(claims))
+    assert buffer.counters().queued == 2
+    assert buffer.counters().dead_letters == 0
+    buffer.claim("w", 3)
+    assert buffer.commit(played(claims))[1:] == [CommitResult.ACCEPTED] * 2  # late, but nobody was faster
+    assert buffer.counters().identity_holds
+
+
 def test_a_dead_workers_tickets_continue_after_their_last_finished_episode(buffer):
     buffer.submit(make_group("a", 1))
     (claim,) = buffer.claim("dead", 1)

@@ -177,6 +177,24 @@ redis.call('DEL', P .. 'swept')
 return total
 """)
 
+RECALL = script(r"""
+-- All claims of all consumers end: their tickets are queued again, oldest first. Reply: their number
+pass_when_full()
+local total = 0
+for _, letter in ipairs({'e', 'a', 't'}) do
+  for _, item in ipairs(redis.call('XPENDING', STREAM[letter], READERS, '-', '+', 1000000)) do
+    local found = redis.call('XRANGE', STREAM[letter], item[1], item[1])
+    if found[1] then
+      local id = found[1][2][2]
+      local _, _, owner = live(id)
+      requeue(id, letter, item[1], owner)
+      total = total + 1
+    end
+  end
+end
+return total
+""")
+
 PROGRESS = script(r"""
 -- budget, producer, waited ms, staged
 -- items: ticket id, entry, attempt, episode, chunk count, bytes, chunks...
