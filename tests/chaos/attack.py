@@ -76,6 +76,7 @@ def _nothing_to_play(cluster: Cluster) -> bool:
 def _replaced(cluster: Cluster, cell: Cell, victim: psutil.Process) -> float:
     """Killed or frozen: a new process is in its place and trains; the old one is gone with its children."""
     old = [victim, *victim.children(recursive=True)]
+    told = len(cluster.run.records("event"))
     number = signal.SIGKILL if cell.signal == "SIGKILL" else signal.SIGSTOP
     with _train_on(cluster) as trained:
         struck = time.monotonic()
@@ -91,6 +92,7 @@ def _replaced(cluster: Cluster, cell: Cell, victim: psutil.Process) -> float:
         seconds = time.monotonic() - struck
     until(lambda: all(gone(p) for p in old), GONE_S, f"orphans of the {cell.victim}: {old}")
     until(lambda: len(cluster.living(cell.victim)) == 1, GONE_S, f"more than one {cell.victim}")
+    until(lambda: len(cluster.run.records("event")) > told, GONE_S, "the restart isn't among the events")
     return seconds
 
 
