@@ -232,10 +232,11 @@ class LearnerGroup:
 
     def _error(self, phase: str, failed: dict[int, BaseException]) -> BaseException:
         """The error to raise: a death before a typed error before anything else."""
-        from ray.exceptions import RayActorError, RayTaskError
+        from ray.exceptions import RayError, RayTaskError
 
         for rank, error in sorted(failed.items()):
-            if isinstance(error, RayActorError):
+            # Not raised by the rank's own code: killed, out of memory, its node lost.
+            if isinstance(error, RayError) and not isinstance(error, RayTaskError):
                 return LearnerError(
                     self.settings.policy, phase, [rank], f"its process died ({_first_line(error)})"
                 )
