@@ -45,14 +45,19 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the configuration and stop.")] = False,
 ) -> None:
     """Train an agent."""
+    from agentmem.app.train import preflight, train
     from agentmem.config import load_config
 
-    config = load_config(recipe, overrides or ())
+    if resume is not None:
+        from agentmem.app.resume import resumed_config
+
+        config = resumed_config(recipe, resume, overrides or ())
+    else:
+        config = load_config(recipe, overrides or ())
     if dry_run:
+        preflight(config)
         typer.echo(f"{config.recipe}: the configuration is valid")
         return
-    from agentmem.app.train import train
-
     train(config, overrides=overrides or [], resume=resume, record=record)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any, Self
 
@@ -20,12 +21,17 @@ class InterruptFlag:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._asked_at = 0.0
         self._before: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
         """Whether the run shall end."""
         return self._event.is_set()
+
+    def seconds_since(self) -> float:
+        """How long ago the run was asked to end; 0 if it wasn't."""
+        return time.monotonic() - self._asked_at if self._event.is_set() else 0.0
 
     def check(self) -> None:
         """Raise Interrupted if the run shall end."""
@@ -39,12 +45,13 @@ class InterruptFlag:
 
     def request(self) -> None:
         """Ask the run to end, as a signal would."""
+        self._asked_at = time.monotonic()
         self._event.set()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
             raise KeyboardInterrupt
-        self._event.set()
+        self.request()
 
     def install(self) -> None:
         """Take SIGINT and SIGTERM over (again, after a library took them)."""

@@ -31,6 +31,7 @@ from agentmem.failures import ModelError
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is to do."""
 
+MADE_HERE = ("tiny", "smollm2")
 HUB_FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
@@ -186,17 +187,25 @@ def _silent(what: str, done: int, total: int) -> None:
     pass
 
 
-def _found(model: str) -> Path:
-    """The directory of a path or of a hub's name."""
+def check_named(model: str) -> None:
+    """Refuse a path that is none to a model's directory. A hub's name is looked up only when it is needed."""
     path = Path(model).expanduser()
-    if path.is_dir():
-        return path.resolve()
+    if model in MADE_HERE or path.is_dir():
+        return
     if path.exists():
         raise ModelError(f"model {model}: a directory in Hugging Face format is needed, this is a file")
     if model.startswith(("/", "./", "../", "~")) or model.count("/") > 1 or not model.strip():
         raise ModelError(
             f"model {model!r}: no such directory (known besides: 'tiny', 'smollm2', a Hugging Face name)"
         )
+
+
+def _found(model: str) -> Path:
+    """The directory of a path or of a hub's name."""
+    check_named(model)
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve()
     from huggingface_hub import snapshot_download
 
     try:

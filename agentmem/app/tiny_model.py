@@ -158,6 +158,8 @@ def encoded(
     tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]], longest: int
 ) -> list[tuple[list[int], list[int]]]:
     """Prompt and response ids of each pair that fits. Prompts get <bos> if they don't write it themselves."""
+    if not pairs:
+        return []
     unique = list(dict.fromkeys(text for pair in pairs for text in pair))
     ids = dict(zip(unique, tokenizer(unique, add_special_tokens=False)["input_ids"], strict=True))
     bos = [tokenizer.bos_token_id]

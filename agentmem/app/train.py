@@ -19,7 +19,7 @@ from agentmem.app.interrupt import Interrupted, InterruptFlag
 from agentmem.app.rundir import RunDir
 from agentmem.app.view import LiveView
 from agentmem.config import RunConfig, to_yaml
-from agentmem.failures import AgentMemError, ConfigError
+from agentmem.failures import ConfigError
 
 INTERRUPTED_EXIT = 130
 PREFLIGHT_S = 5.0
@@ -37,8 +37,7 @@ def train(
 
     if record and config.evaluation.tasks == 0:
         raise ConfigError("--record needs a final evaluation: evaluation.tasks is 0")
-    check_environment(config)
-    check_server(config)
+    preflight(config)
     run = _open_run(config, resume)
     console = Console()
     try:
@@ -46,11 +45,21 @@ def train(
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted. {_put_away(config, run)}", markup=False, highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
-    except AgentMemError:
+    except Exception:
         console.print(_put_away(config, run), markup=False, highlight=False, soft_wrap=True)
         raise
     write_text(run)
     write_report(run, console)
+
+
+def preflight(config: RunConfig) -> None:
+    """Refuse what can be seen to be wrong before anything starts: environment, model path, replay server."""
+    from agentmem.app.models import check_named
+
+    check_environment(config)
+    for policy in config.policies.values():
+        check_named(policy.model)
+    check_server(config)
 
 
 def check_environment(config: RunConfig) -> None:
@@ -86,8 +95,6 @@ def _open_run(config: RunConfig, resume: str | None) -> RunDir:
         run.config_path.write_text(to_yaml(config), encoding="utf-8")
         return run
     run = RunDir.find(resume)
-    if not run.name.startswith(f"{config.recipe}-"):
-        raise ConfigError(f"--resume {resume}: run {run.name} is of another recipe than {config.recipe}")
     for line in differences(run.config_path, config):
         print(f"configuration differs from the run's: {line}")
     run.config_path.write_text(to_yaml(config), encoding="utf-8")

@@ -21,7 +21,7 @@ from typing import Any
 from agentmem.app.admission import Admission
 from agentmem.app.evaluate import drop_unfinished, evaluate
 from agentmem.app.examples import ExampleStore
-from agentmem.app.interrupt import InterruptFlag
+from agentmem.app.interrupt import Interrupted, InterruptFlag
 from agentmem.app.monitor import Monitor
 from agentmem.app.records import (
     CONDITIONS,
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 MAX_EMPTY_UPDATES = 50
 """Updates in a row without a row to train (every group solved or failed alike) before the run gives up."""
+LAST_SAVE_S = 5.0
+"""How long the checkpoint after a Ctrl-C may take; an unfinished one is passed over by a resume."""
 PUBLISHED = "published"
 """Cursor: the highest version that was ever given out."""
 
@@ -94,6 +96,10 @@ class Trainer:
         self._writer = MetricsWriter(run.metrics_path)
         self._began = time.monotonic()
         self._empty = 0
+        self._whole = True
+        """No update is half done: what the learner holds is what the state says."""
+        self._saved = self._state.update
+        """Update of the newest checkpoint."""
         self._learner_cpu_s = 0.0
         self._cpu_s: dict[str, float] = {}
 
@@ -103,7 +109,11 @@ class Trainer:
         try:
             await self._start()
             with ExampleStore(self._run.examples, decode=self._decoder()) as examples:
-                await self._to_the_end(examples)
+                try:
+                    await self._to_the_end(examples)
+                except Interrupted:
+                    await self._save_on_the_way_out()
+                    raise
             await self._monitor.poll()
             self._cpu_s = {
                 **self._monitor.cpu_by_role(),
@@ -162,6 +172,7 @@ class Trainer:
             waited = time.monotonic()
             groups = await self._next_groups()
             again = await self._admission.draw(state)
+            self._whole = False
             started = time.monotonic()
             trained = state.lineage
             result = await watch.thread(
@@ -197,6 +208,7 @@ class Trainer:
             )
             self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
+            self._whole = True
             phases = {k.removesuffix("_s"): v for k, v in result.metrics.items() if k.endswith("_s")}
             self._monitor.updated(record, push, phases)
             by_ticket = {r.ticket: r for r in result.records}
@@ -236,11 +248,24 @@ class Trainer:
     async def _save(self) -> None:
         """A checkpoint; what was consumed before it is gone for good."""
         state = self._state
-        extra = {**state.stored(), "seed": self._config.seed}
-        await self._watch.thread(
-            self._system.learner.save_checkpoint, str(self._run.checkpoints), state.update, extra
-        )
+        await self._watch.thread(*self._checkpointing())
+        self._saved = state.update
         await asyncio.to_thread(self._system.buffer.settle, state.consumed)
+
+    def _checkpointing(self) -> tuple[Any, ...]:
+        state = self._state
+        extra = {**state.stored(), "seed": self._config.seed}
+        return self._system.learner.save_checkpoint, str(self._run.checkpoints), state.update, extra
+
+    async def _save_on_the_way_out(self) -> None:
+        """After a Ctrl-C, if that is quickly done: a resume then goes on from here."""
+        if not self._whole or self._state.update == self._saved:
+            return
+        self._view.phase("saving a checkpoint")
+        try:
+            await asyncio.wait_for(asyncio.to_thread(*self._checkpointing()), LAST_SAVE_S)
+        except (TimeoutError, AgentMemError) as error:
+            log.warning("no checkpoint on the way out: %s: %s", type(error).__name__, error)
 
     async def _recover(self, cause: LearnerError) -> None:
         """A new learner, from the newest checkpoint; raises BudgetError when the restarts are spent."""
@@ -272,6 +297,7 @@ class Trainer:
         spent = truncate_after(self._run.metrics_path, state.update)
         self._writer = MetricsWriter(self._run.metrics_path)
         self._state = state
+        self._whole, self._saved = True, state.update
         self._event(
             what,
             f"update {state.update}, version {state.lineage.version}; "

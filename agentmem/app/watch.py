@@ -29,6 +29,8 @@ LOOK_S = 0.25
 MAX_DATA_FAILURES = 20
 """Trials that failed by our or the environment's own bug before the run gives up."""
 LETTERS_READ = 5
+FINISH_S = 4.0
+"""How long an update, a push or a checkpoint may go on after a Ctrl-C."""
 
 T = TypeVar("T")
 
@@ -92,14 +94,19 @@ class Watch:
             await self._check_data_failures()
 
     async def guard(self, work: Awaitable[T]) -> T:
-        """Wait for a part's work while the rest is looked after."""
+        """Wait for a part's work while the rest is looked after.
+
+        A run that is asked to end lets the work under way end first, for `FINISH_S` since it was asked.
+        """
         task = asyncio.ensure_future(work)
         try:
             while True:
                 done, _ = await asyncio.wait([task], timeout=LOOK_S)
                 if done:
                     return task.result()
-                await self.look()
+                ending = "fleet" in self._system.started and self._flag.requested
+                if not ending or self._flag.seconds_since() > FINISH_S:
+                    await self.look()
         finally:
             task.cancel()
 

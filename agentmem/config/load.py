@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import re
@@ -40,27 +41,51 @@ def list_recipes() -> dict[str, str]:
     return found
 
 
-def _read_recipe(recipe: str) -> Tree:
+def _read_recipe(recipe: str, above: tuple[str, ...] = ()) -> Tree:
+    """The tree of a recipe; `above` are the recipes that it is a base of."""
     if recipe.endswith((".yaml", ".yml")):
         path = Path(recipe)
         if not path.is_file():
             raise ConfigError(f"recipe file {recipe}: not found")
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"recipe file {recipe} can't be read: {error}") from error
     else:
         known = list_recipes()
         if recipe not in known:
             near = difflib.get_close_matches(recipe, known, n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
-            raise ConfigError(f"unknown recipe '{recipe}': {hint}recipes are {', '.join(known)}")
+            where = f" (base of {above[-1]})" if above else ""
+            raise ConfigError(
+                f"unknown recipe '{recipe}'{where}: {hint}recipes are {', '.join(known)}, or a file *.yaml"
+            )
         text = (resources.files("agentmem.recipes") / f"{recipe}.yaml").read_text(encoding="utf-8")
     try:
         tree = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"recipe {recipe} is no valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict):
-        raise ConfigError(f"recipe {recipe}: a mapping is needed, found {type(tree).__name__}")
+        found = "nothing" if tree is None else type(tree).__name__
+        raise ConfigError(f"recipe {recipe}: a mapping of settings is needed, found {found}")
     base = tree.pop("base", None)
-    return _merge(_read_recipe(base), tree) if base is not None else tree
+    if base is None:
+        return tree
+    if not isinstance(base, str):
+        raise ConfigError(f"recipe {recipe}: base is {base!r}: the name or file of one recipe is needed")
+    if base in above or base == recipe:
+        raise ConfigError(f"recipe {recipe}: base is '{base}', which is based on {recipe} itself")
+    return _extend(_read_recipe(base, (*above, recipe)), tree)
+
+
+def _extend(base: Tree, over: Tree) -> Tree:
+    """A recipe on its base. Another environment doesn't inherit the options of the base's."""
+    chosen, inherited = over.get("env"), base.get("env")
+    if isinstance(chosen, dict) and isinstance(inherited, dict):
+        same = chosen.get("name", inherited.get("name")) == inherited.get("name")
+        if not same:
+            base = {**base, "env": {**inherited, "options": {}}, "pretrained": {}}
+    return _merge(base, over)
 
 
 def _merge(base: Tree, over: Tree) -> Tree:
@@ -93,12 +118,17 @@ def _apply(tree: Tree, assignment: str) -> None:
     node[last] = value
 
 
+def override(tree: Tree, assignments: Iterable[str]) -> Tree:
+    """A copy of `tree` with `a.b=value` applied in order. Raises ConfigError."""
+    out = copy.deepcopy(tree)
+    for assignment in assignments:
+        _apply(out, assignment)
+    return out
+
+
 def parse_assignments(assignments: Iterable[str]) -> Tree:
     """`["a.b=1", "c=x"]` -> {"a": {"b": 1}, "c": "x"}. Raises ConfigError."""
-    tree: Tree = {}
-    for assignment in assignments:
-        _apply(tree, assignment)
-    return tree
+    return override({}, assignments)
 
 
 def _section(path: tuple[int | str, ...]) -> type[BaseModel] | None:

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
 class Section(BaseModel):
     """Strict: no unknown key, no silent conversion, no change after loading."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class EnvConfig(Section):
@@ -60,11 +61,11 @@ class SamplingConfig(Section):
 class RolloutConfig(Section):
     """How trials are played."""
 
-    episodes: Count = 3
+    episodes: Annotated[int, Field(ge=1, le=100)] = 3
     """Most episodes of a trial (N). 1 is plain single-episode RL."""
-    group_size: Count = 8
+    group_size: Annotated[int, Field(ge=1, le=1024)] = 8
     """Trials of one task (M)."""
-    tasks_per_update: Count = 16
+    tasks_per_update: Annotated[int, Field(ge=1, le=65536)] = 16
     """Groups of one update."""
     memory: Literal["none", "history", "reflection", "both"] = "history"
     """What an episode's prompt carries of earlier episodes."""
@@ -132,7 +133,7 @@ class AgentsConfig(Section):
     """Agent actors."""
 
     replicas: Count = 1
-    trials_in_flight: Count = 256
+    trials_in_flight: Annotated[int, Field(ge=1, le=65536)] = 256
     """Trials that one agent actor plays at once: each is sequential, together they fill a batch."""
 
 
@@ -181,7 +182,7 @@ class LearnerConfig(Section):
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
     updates: Count = 200
     lr: Positive = 1e-6
-    betas: tuple[float, float] = Field(default=(0.9, 0.95), strict=False)
+    betas: tuple[Beta, Beta] = Field(default=(0.9, 0.95), strict=False)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     warmup_updates: NonNegative = 5
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -280,7 +281,7 @@ class RunConfig(Section):
 
     recipe: str = ""
     method: Literal["lamer", "rl"] = "lamer"
-    seed: int = 0
+    seed: NonNegative = 0
     env: EnvConfig
     rollout: RolloutConfig = RolloutConfig()
     policies: dict[str, PolicyConfig]

@@ -61,6 +61,9 @@ def test_a_recipe_file_may_extend_a_recipe(tmp_path: Path) -> None:
         ("policies.agent.lora={rank: 8, alph: 3}", ["policies.agent.lora.alph", "did you mean 'alpha'"]),
         ("env.workers=3", ["env.workers", "3", "worker"]),
         ("learner", ["key=value"]),
+        ("learner.lr=1e400", ["learner.lr", "finite"]),
+        ("learner.betas=[0.9, 2]", ["learner.betas.1", "2", "less than 1"]),
+        ("rollout.group_size=1000000", ["rollout.group_size", "1024"]),
         ("learner.lr.x=1", ["learner.lr.x", "is a value, not a section"]),
     ],
 )
@@ -106,6 +109,44 @@ def test_a_recipe_file_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
         load_config(str(path))
     assert "broken.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "found nothing"),
+        (b"- 1\n", "found list"),
+        (b"base: [a]\n", "base is"),
+        (b"base: mine.yaml\n", "based on"),
+        (b"base: nothing\n", "base of"),
+        (b"\xff\xfe\x00", "can't be read"),
+    ],
+)
+def test_a_recipe_file_that_is_none_is_one_line(
+    text: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_bytes(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config("mine.yaml")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_recipes_that_are_based_on_each_other_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text("base: b.yaml\n")
+    Path("b.yaml").write_text("base: a.yaml\n")
+    with pytest.raises(ConfigError, match="is based on"):
+        load_config("a.yaml")
+
+
+def test_a_recipe_for_another_environment_inherits_none_of_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text("base: lamer-minesweeper\nenv: {name: sokoban, options: {boxes: 1}}\n")
+    assert load_config(str(path)).env.options == {"boxes": 1}
 
 
 def test_a_missing_recipe_file_is_named(tmp_path: Path) -> None:
