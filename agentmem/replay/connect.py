@@ -140,7 +140,7 @@ class Server:
             try:
                 return self.client.execute_command("EVALSHA", self._load(text), 1, key, *args)
             except self._errors.NoScriptError:
-                del self._shas[text]
+                self._shas.pop(text, None)  # another thread may have found out, too
                 return self.client.execute_command("EVALSHA", self._load(text), 1, key, *args)
 
         return self.call(run)
@@ -195,7 +195,7 @@ class Server:
             )
         except self._errors.NoScriptError:  # the server restarted in between; what was staged is still there
             self.command("UNLINK", *staged)
-            del self._shas[text]
+            self._shas.pop(text, None)  # another thread may have found out, too
             return self.insert_script(text, key, args, staged)
         except ServerFullError:
             return None
