@@ -8,6 +8,7 @@ LOCK := requirements/$(ACCEL).txt
 BIN := .venv/bin
 # The installation is up to date while the stamp of the lock's and the project file's content exists.
 STAMP := .venv/.ready-$(ACCEL)-$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
+ENVS_STAMP := .venv/.envs-$(shell cat requirements/envs.txt requirements/browser.txt requirements/install-envs.sh 2>/dev/null | sha256sum | cut -c1-16)
 
 # Small models and many processes: threads within one only get into each other's way.
 run test test-envs chaos bench: export OMP_NUM_THREADS ?= 1
@@ -15,24 +16,29 @@ run test test-envs chaos bench: export RAY_USAGE_STATS_ENABLED ?= 0
 
 BENCHMARKS ?= envs replay learner engine
 
-.PHONY: setup run test test-envs chaos bench lint lock clean
+.PHONY: setup setup-envs run test test-envs chaos bench lint lock clean
 
 setup: $(STAMP)
 
 $(STAMP): | $(LOCK)
 	@PYTHON="$(PYTHON)" requirements/install.sh "$(ACCEL)" "$@"
 
+setup-envs: $(ENVS_STAMP)
+
+$(ENVS_STAMP): $(STAMP)
+	@requirements/install-envs.sh "$@"
+
 run: setup
 	$(BIN)/agentmem run lamer-minesweeper $(ARGS)
 
-test: setup
+test: setup-envs
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-envs: setup
+test-envs: setup-envs
 	$(BIN)/python -m pytest tests/envs $(ARGS)
 
 # The whole chaos matrix (about an hour); it goes on where it stopped. ARGS="--again --only 'engine, mid-turn'".
-chaos: setup
+chaos: setup-envs
 	$(BIN)/python -m pytest -m slow tests/chaos
 	$(BIN)/python -m tests.chaos $(ARGS)
 

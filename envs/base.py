@@ -186,3 +186,6 @@ class EnvSpec:
     """The pip extra (`agentmem[extra]`) that installs what it needs."""
     requires: tuple[str, ...] = field(default=())
     """Python packages whose absence is reported before use."""
+    venv: str | None = None
+    """The virtual environment of its own that holds `requires` (see `interpreter.py`). The module must then
+    import without those packages; only `make` and the environment itself may use them."""

@@ -7,12 +7,12 @@ folder with `Options`, `make`, `style` and `instances`, and one entry here.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from envs.base import EnvSpec, Instance, PromptStyle, TextEnv
+from envs.interpreter import interpreter, missing_packages
 from envs.options import EnvSetupError, parse_options
 
 __all__ = [
@@ -58,7 +58,10 @@ def spec(name: str) -> EnvSpec:
 def check(name: str) -> list[str]:
     """What is missing before this environment can be used, and how to get it, a line each. Empty: nothing."""
     entry = spec(name)
-    missing = [package for package in entry.requires if importlib.util.find_spec(package) is None]
+    try:
+        missing = missing_packages(entry.requires, interpreter(entry))
+    except EnvSetupError as error:
+        return [str(error)]
     if missing:
         how = f'pip install "agentmem[{entry.extra}]"' if entry.extra else f"pip install {' '.join(missing)}"
         return [f"{name}: missing package {package}: {how}" for package in missing]
@@ -97,10 +100,9 @@ def instances(name: str, options: Mapping[str, Any], split: str) -> Sequence[Ins
 
 def _module(name: str) -> ModuleType:
     entry = spec(name)
-    for package in entry.requires:
-        if importlib.util.find_spec(package) is None:
-            extra = f'"agentmem[{entry.extra}]"' if entry.extra else package
-            raise EnvSetupError(f"environment {name} needs the package {package}: pip install {extra}")
+    for package in missing_packages(entry.requires if entry.venv is None else ()):
+        extra = f'"agentmem[{entry.extra}]"' if entry.extra else package
+        raise EnvSetupError(f"environment {name} needs the package {package}: pip install {extra}")
     return importlib.import_module(entry.module)
 
 

@@ -7,6 +7,7 @@ slot), `release` closes it; every other call gets exactly one answer, by its id.
 from __future__ import annotations
 
 import importlib
+import sys
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgspec
 from actors.rollout.protocols import Outcome, Situation
 from agentmem.failures import AgentMemError, EnvError, Failure, FailureKind
 from envs.base import EpisodeRecord, Instance, PromptStyle, TextEnv
+from envs.interpreter import interpreter
 from envs.options import parse_options
 from envs.registry import spec
 
@@ -27,12 +29,24 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where `make`, `style` and `Options` are (see EnvSpec)."""
     options: dict[str, Any] = {}
     light: bool = False
+    own_venv: bool = False
+    """Its host processes run another Python than the worker, found on the worker's machine."""
 
     @classmethod
     def named(cls, name: str, options: dict[str, Any]) -> EnvSettings:
         """From the registry."""
         entry = spec(name)
-        return cls(name=name, module=entry.module, options=options, light=entry.light)
+        return cls(
+            name=name,
+            module=entry.module,
+            options=options,
+            light=entry.light,
+            own_venv=entry.venv is not None,
+        )
+
+    def python(self) -> str:
+        """The Python of its host processes on this machine."""
+        return interpreter(spec(self.name)) if self.own_venv else sys.executable
 
     def make(self) -> TextEnv:
         """An environment."""

@@ -21,6 +21,7 @@ import msgspec
 from actors.rollout.env_host import frame
 from actors.rollout.env_wire import Answer, Call, EnvSettings, encode, failed
 from agentmem.failures import Failure, FailureKind
+from envs.options import EnvSetupError
 
 Answered = Callable[[Call, Answer], None]
 
@@ -40,6 +41,7 @@ class HostProcess:
         self.slots: set[int] = set()
         """Slots of it that have been reset once (their next reset is no start)."""
         self._name, self._answered = settings.name, answered
+        self._settings = settings
         self._outstanding: deque[tuple[Call, float]] = deque()
         self._unsent: list[bytes] = [frame(msgspec.msgpack.encode(settings))]
         self._process: asyncio.subprocess.Process | None = None
@@ -94,20 +96,17 @@ class HostProcess:
 
     async def _live(self) -> None:
         try:
+            python = self._settings.python()
             self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable,
+                python,
                 "-m",
                 "actors.rollout.env_host",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 # In the worker's own process group, so that whatever ends the worker's group ends it, too.
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-                    "OMP_NUM_THREADS": "1",
-                },
+                env=_surroundings(foreign=python != sys.executable),
             )
-        except OSError as error:
+        except (OSError, EnvSetupError) as error:
             self.kill(f"environment {self._name}: its process can't be started: {error}")
             return
         assert process.stdin is not None
@@ -144,3 +143,11 @@ class HostProcess:
     def _late(self, call: Call, deadline_s: float) -> None:
         self.hung = True
         self.kill(f"environment {self._name}: {call.op} took longer than {deadline_s:g} s")
+
+
+def _surroundings(*, foreign: bool) -> dict[str, str]:
+    """The environment variables of a host process. Another Python has packages of its own."""
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if not foreign:
+        surroundings["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    return surroundings
