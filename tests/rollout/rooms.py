@@ -57,7 +57,7 @@ class Rooms(Hall):
         if what == "crash":
             os._exit(3)
         if what == "grow":
-            self.kept += b"x" * (300 << 20)
+            self.kept = self.kept or b"x" * (300 << 20)
         if what.startswith("spawn"):
             child = subprocess.Popen(["sleep", "1000000"], start_new_session=True)
             Path(self.options.log).write_text(str(child.pid))
