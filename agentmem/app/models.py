@@ -6,8 +6,8 @@
 
 Made models lie in `models` under `AGENTMEM_CACHE` (default `~/.cache/agentmem`), each in a directory named
 after a hash of all it depends on. A directory appears there whole or not at all: it is written beside its
-place and renamed, under a lock that a second maker waits for; what an interrupted maker left is removed by the
-next.
+place and renamed, under a lock that a second maker waits for; what an interrupted maker left is removed by
+the next.
 
 Whatever can't serve is a `ModelError` of one line before anything starts.
 """
