@@ -37,7 +37,7 @@ test: setup-envs
 test-envs: setup-envs
 	$(BIN)/python -m pytest tests/envs $(ARGS)
 
-# The whole chaos matrix (about an hour); it goes on where it stopped. ARGS="--again --only 'engine, mid-turn'".
+# The whole chaos matrix (about half an hour); it goes on where it stopped. ARGS="--again --only 'engine, mid-turn'".
 chaos: setup-envs
 	$(BIN)/python -m pytest -m slow tests/chaos
 	$(BIN)/python -m tests.chaos $(ARGS)

@@ -61,6 +61,18 @@ def run(
     train(config, overrides=overrides or [], resume=resume, record=record)
 
 
+@app.command("eval")
+def evaluate(
+    target: Annotated[str, typer.Argument(help="A run (its final model): id, path, `last`; or a recipe.")],
+    overrides: Overrides = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds; each chooses its own instances.")] = 1,
+) -> None:
+    """Evaluate a model with frozen weights on held-out instances."""
+    from agentmem.app.eval_run import evaluate_target
+
+    evaluate_target(target, seeds=seeds, overrides=overrides or ())
+
+
 @app.command()
 def recipes() -> None:
     """List the recipes."""

@@ -10,7 +10,7 @@ from agentmem.app.records import Condition, EvalRecord
 from agentmem.app.schedule import evaluation_tickets
 from agentmem.config import RunConfig
 from agentmem.evaluation.pass_at_k import pass_at_k
-from agentmem.failures import InfrastructureError, StalledError
+from agentmem.failures import ConfigError, InfrastructureError, StalledError
 from agentmem.replay import ReplayBuffer
 from agentmem.trajectory import Mode, Trial
 
@@ -34,6 +34,17 @@ def drop_unfinished(buffer: ReplayBuffer) -> None:
     if batch:
         buffer.drop_eval(batch)
         buffer.set_cursor(BATCH, "")
+
+
+def check_held_out(train: Sequence[str | int], chosen: Sequence[str | int]) -> None:
+    """Refuse to evaluate on an instance that is trained on. Raises ConfigError naming one."""
+    trained = train if isinstance(train, range) else set(train)
+    for instance in chosen:
+        if instance in trained:
+            raise ConfigError(
+                f"evaluation: instance {instance!r} is in the training split, too: choose splits or tasks "
+                "that share none (env.options)"
+            )
 
 
 async def evaluate(

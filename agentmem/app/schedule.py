@@ -51,17 +51,22 @@ class TaskSchedule:
         ]
 
 
+def evaluation_instances(instances: Sequence[str | int], n: int, seed: int) -> list[str | int]:
+    """`n` held-out instances (all, if there are fewer): the same ones for the same seed."""
+    order = np.random.default_rng(seed).permutation(len(instances))[:n]
+    return [instances[int(i)] for i in order]
+
+
 def evaluation_tickets(
     environment: str, instances: Sequence[str | int], n: int, seed: int, batch: str, mode: Mode
 ) -> list[Ticket]:
-    """`n` held-out tasks, tried once each: the same ones for every batch of the same seed."""
-    order = np.random.default_rng(seed).permutation(len(instances))[:n]
+    """Each of `evaluation_instances` tried once."""
     return [
         Ticket(
             id=f"{batch}-{place:05d}",
-            task=Task(environment=environment, instance=instances[int(i)], split=Split.EVAL, group=batch),
+            task=Task(environment=environment, instance=instance, split=Split.EVAL, group=batch),
             member=0,
             mode=mode,
         )
-        for place, i in enumerate(order)
+        for place, instance in enumerate(evaluation_instances(instances, n, seed))
     ]

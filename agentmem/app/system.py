@@ -49,6 +49,8 @@ class System:
     run: RunDir
     model: Path
     """Directory of the agent policy's model."""
+    learns: bool = True
+    """Whether there is a learner; an evaluation has none."""
     buffer: ReplayBuffer = field(init=False)
     engines: EnginePool = field(init=False)
     learner: LearnerGroup = field(init=False)
@@ -75,11 +77,13 @@ class System:
         self.started.append("buffer")
         # Nobody plays yet: what is claimed was claimed under a driver that is dead.
         await asyncio.to_thread(self.buffer.recall)
-        phase("starting engines and learner")
+        phase("starting engines and learner" if self.learns else "starting engines")
         self.engines = self._engine_pool()
         self.started.append("engines")
-        learner = asyncio.to_thread(self._start_learner, checkpoint)
-        await _all(self.engines.start(), learner)
+        starting: list[Any] = [self.engines.start()]
+        if self.learns:
+            starting.append(asyncio.to_thread(self._start_learner, checkpoint))
+        await _all(*starting)
         phase("starting agents")
         agent_settings = AgentSettings.of(
             self.config, run=self.run.name, replay_url=url, replay=settings, model=str(self.model)
@@ -235,6 +239,8 @@ class System:
             await asyncio.to_thread(self._start_server)
 
     async def _check_learner(self) -> None:
+        if not self.learns:
+            return
         group = self.learner
         limit = self.config.supervision.ping_timeout_s
         pings = group.pings()
@@ -318,7 +324,7 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
     )
 
 
-def start_ray(config: RunConfig) -> None:
+def start_ray(config: RunConfig, *, learns: bool = True) -> None:
     """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
 
     A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
@@ -326,7 +332,7 @@ def start_ray(config: RunConfig) -> None:
     """
     import ray
 
-    requests = resources(config)
+    requests = resources(config, learns=learns)
     if os.environ.get("RAY_ADDRESS"):
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     else:
@@ -341,14 +347,15 @@ def start_ray(config: RunConfig) -> None:
     require(requests)
 
 
-def resources(config: RunConfig) -> list[Request]:
+def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
     """What a run asks of the cluster."""
     engine, learner = config.engines["agent"], config.learner
     requests = [
         Request("engines.agent", count=engine.replicas, cpus=1, gpus=engine.gpus),
-        Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank),
         Request("agents.replicas", count=config.agents.replicas, cpus=1),
     ]
+    if learns:
+        requests.append(Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank))
     if config.env.placement == "worker":
         requests.append(Request("env.workers", count=config.env.workers, cpus=1))
     return requests

@@ -11,13 +11,11 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from agentmem.app.interrupt import Interrupted, InterruptFlag
+from agentmem.app.interrupt import Interrupted
 from agentmem.app.rundir import RunDir
-from agentmem.app.view import LiveView
 from agentmem.config import RunConfig, to_yaml
 from agentmem.failures import ConfigError
 
@@ -136,48 +134,21 @@ def _run(
     record: bool,
     console: Any,
 ) -> None:
-    from agentmem.app.models import resolve_for
-    from agentmem.app.system import resume_point, start_ray
-    from agentmem.telemetry import Metrics
-    from agentmem.telemetry.prometheus import PrometheusBackend
+    from agentmem.app.session import session
+    from agentmem.app.system import resume_point
 
-    logging.basicConfig(
-        filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
     checkpoint, stored = resume_point(run) if resuming else (None, {})
-    with ExitStack() as stack:
-        view = stack.enter_context(
-            LiveView(run.name, config.learner.updates, int(stored.get("update", 0)), console=console)
-        )
-        flag = stack.enter_context(InterruptFlag())
-        backend = None
-        if config.telemetry.backend == "prometheus":
-            backend = PrometheusBackend(config.telemetry.port)
-            stack.callback(backend.close)
-            view.note(f"metrics: {backend.url}")
-
-        def on_progress(text: str, done: int, total: int) -> None:
-            flag.check()
-            view.phase(text, done, total)
-
-        view.note(f"run: {run.path}")
-        model = resolve_for(config, on_progress=on_progress)
-        view.phase("starting Ray")
-        import ray
-
-        stack.callback(ray.shutdown)
-        start_ray(config)
-        flag.install()  # ray.init() puts its own handlers in place
-        metrics = Metrics(run.name, backend)
+    updates, done = config.learner.updates, int(stored.get("update", 0))
+    with session(config, run, console, updates=updates, done=done) as live:
         from agentmem.app.trainer import Trainer
 
         trainer = Trainer(
             config,
             run,
-            model,
-            view,
-            metrics,
-            flag,
+            live.model,
+            live.view,
+            live.metrics,
+            live.flag,
             checkpoint=checkpoint,
             resumed=stored if resuming else None,
         )
@@ -192,4 +163,4 @@ def _run(
             line = learning_line(
                 config, read_records(run.metrics_path), overrides=overrides, cpu_s=trainer.cpu_s()
             )
-            view.note(f"recorded in {append_line(line)}")
+            live.view.note(f"recorded in {append_line(line)}")

@@ -1,0 +1,95 @@
+"""`agentmem eval`: frozen weights on held-out instances, from a run or a recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentmem.app.eval_run import pooled
+from agentmem.app.evaluate import check_held_out
+from agentmem.app.records import EvalRecord
+from agentmem.failures import ConfigError
+from tests.e2e.runs import TINY, TORCH, plain
+
+
+def evaluate(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    settings = [part for setting in (*TINY, *TORCH) for part in ("--set", setting)]
+    return subprocess.run(
+        [sys.executable, "-m", "agentmem", "eval", *arguments, *settings],
+        env={**os.environ, "AGENTMEM_RUNS": str(runs)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_a_recipes_model_is_evaluated_on_each_seeds_own_instances(tmp_path: Path) -> None:
+    done = evaluate(tmp_path, "lamer-minesweeper", "--seeds", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("with")]
+    assert rows == [
+        [memory, seed, n]
+        for memory in ("with", "without")
+        for seed, n in (("0", "16"), ("1", "16"), ("all", "32"))
+    ]
+    (folder,) = (tmp_path / "evals").iterdir()
+    assert str(folder) in plain(done.stdout)
+    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+    assert len(lines) == 64
+    played = {
+        (line["condition"], line["seed"]): [
+            other["instance"]
+            for other in lines
+            if (other["condition"], other["seed"]) == (line["condition"], line["seed"])
+        ]
+        for line in lines
+    }
+    assert played["with_memory", 0] == played["without_memory", 0]
+    assert played["with_memory", 0] != played["with_memory", 1]
+    assert all(line["tokens"]["act"] == line["turns"] for line in lines)
+    assert all(1 <= len(line["solved"]) <= 3 and not any(line["solved"][:-1]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("chess",), ["run 'chess' not found", "agentmem recipes"]),
+        (("lamer-minesweeper", "--seeds", "0"), ["--seeds is 0", "at least 1"]),
+        (("lamer-minesweeper", "--set", "evaluation.seeds=2"), ["evaluation.seeds"]),
+    ],
+)
+def test_what_can_not_be_evaluated_is_one_clear_line(
+    arguments: tuple[str, ...], parts: list[str], tmp_path: Path
+) -> None:
+    done = evaluate(tmp_path, *arguments)
+    assert done.returncode == ConfigError.exit_code
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    for part in parts:
+        assert part in line
+
+
+def test_an_instance_that_is_trained_on_is_refused() -> None:
+    check_held_out(range(10), [10, 11])
+    check_held_out(["a", "b"], ["c"])
+    with pytest.raises(ConfigError, match="instance 7 is in the training split"):
+        check_held_out(range(10), [12, 7])
+    with pytest.raises(ConfigError, match="instance 'b' is in the training split"):
+        check_held_out(["a", "b"], ["b"])
+
+
+def test_seeds_are_pooled_by_their_trials() -> None:
+    def record(n: int, solved: int, score: float | None) -> EvalRecord:
+        share = solved / n
+        return EvalRecord(
+            update=0, condition="with_memory", n=n, p_at_k=[share], low=[0.0], high=[1.0], score=score
+        )
+
+    both = pooled([record(10, 1, 0.5), record(30, 11, 0.1)])
+    assert (both.n, both.p_at_k) == (40, [0.3])
+    assert both.score == pytest.approx((5 + 3) / 40)
+    assert both.low[0] < 0.3 < both.high[0]
