@@ -208,8 +208,8 @@ class Scripts:
                     sys.exit(0)
                 self._rest += data
             elif ready == current:
-                if not _drained(ready, kept):  # closed, though the script goes on
-                    time.sleep(LOOK_S)
+                if not _drained(ready, kept):  # closed: the script ends about now, or closed its output itself
+                    time.sleep(LOOK_S / 10)
             elif not _drained(ready, bytearray()):
                 os.close(ready)
                 self._old.remove(ready)
