@@ -10,7 +10,13 @@ from typing import Any
 from envs.base import Instance, View
 from envs.registry import ENVIRONMENTS, check, instances, make
 
-HOSTILE = ("", "x" * 100_000, "\x00\x1b[31m\x7f", "'; DROP TABLE users; --", "</script><script>alert(1)</script>")
+HOSTILE = (
+    "",
+    "x" * 100_000,
+    "\x00\x1b[31m\x7f",
+    "'; DROP TABLE users; --",
+    "</script><script>alert(1)</script>",
+)
 """Actions that no environment may fall over."""
 
 
@@ -56,7 +62,9 @@ def selftest(name: str, options: Mapping[str, Any], instance: Instance | None = 
             harmless += kept
             if over or cut:
                 env.restart()
-        found.append(Finding(harmless == len(HOSTILE), f"{harmless} of {len(HOSTILE)} hostile actions did no harm"))
+        found.append(
+            Finding(harmless == len(HOSTILE), f"{harmless} of {len(HOSTILE)} hostile actions did no harm")
+        )
         found.append(Finding(env.restart()[0] == first, "restart shows the identical start"))
         same = env.reset(options={"instance": chosen})[0] == first
         found.append(Finding(same, "reset shows the identical start"))

@@ -1,8 +1,8 @@
-"""Where the environments' data come from: one entry a file, with the address of its public home, if it has one.
+"""Where the environments' data come from: one entry a file, with its public home, if it has one.
 
-Sizes and checksums are those of the content as it is published; a file that is stored packed is packed by us, so
-its own bytes may differ. An entry without a URL has no public home that can be downloaded from; `note` says what
-it is and how to come by it.
+Sizes and checksums are those of the content as it is published; a file that is stored packed is packed by
+us, so its own bytes may differ. An entry without a URL has no public home that can be downloaded from;
+`note` says what it is and how to come by it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SOURCES: tuple[Source, ...] = (
         "alfworld/alfworld_full_3827games.tar.xz",
         7497656,
         "e8d18717b6fbd9cbeee91d9b5388156deac79a6c191e54d72e1abf888cc760fa",
-        note="all games of the official split, assembled from ALFWorld's json_2.1.1 (docs/environments/alfworld.md)",
+        note="all games of the official split, from ALFWorld's json_2.1.1: see docs/environments/alfworld.md",
     ),
     Source(
         "webshop",
@@ -134,5 +134,5 @@ SOURCES: tuple[Source, ...] = (
 
 
 def sources(env: str) -> list[Source]:
-    """The files of an environment, or of all of them (`all`). Empty: it needs none, or there is no such one."""
+    """The files of an environment, or of all of them (`all`). Empty: it needs none, or isn't known."""
     return [source for source in SOURCES if env in ("all", source.env)]

@@ -1,8 +1,8 @@
 """Downloads a file of the environments' data: resumable, verified, whole or not at all.
 
-What has come so far lies beside the file as `NAME.partial`; the next attempt, of this process or another, asks
-the server for the rest alone. Size and SHA-256 are checked before the file gets its name by a rename. A lock
-(`NAME.lock`) lets one process fetch while others wait, and then find the file there.
+What has come so far lies beside the file as `NAME.partial`; the next attempt, of this process or another,
+asks the server for the rest alone. Size and SHA-256 are checked before the file gets its name by a rename.
+A lock (`NAME.lock`) lets one process fetch while others wait, and then find the file there.
 """
 
 from __future__ import annotations

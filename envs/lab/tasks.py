@@ -1,8 +1,8 @@
 """The benchmark's tasks and their splits.
 
-The benchmark has no training split: it plays one sequence of 500 tasks. Ours is fixed by a seed: a fifth of the
-tasks is `eval`, and whether a task belongs to it depends on the seed and its id alone, so that it is the same
-for all 500 tasks and for the validated ones.
+The benchmark has no training split: it plays one sequence of 500 tasks. Ours is fixed by a seed: a fifth of
+the tasks is `eval`, and whether a task belongs to it depends on the seed and its id alone, so that it is
+the same for all 500 tasks and for the validated ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Boxoban's published levels: rooms of 10 x 10 with four boxes, about 1,000 to a file.
 
-A file of the data directory is `boxoban/SET_NNN.txt.gz`, where SET is one of `TRAIN_SETS` or `EVAL_SETS` with `/`
-written `_`. A level is addressed as `boxoban/FILE/INDEX`, as in `boxoban/unfiltered_train_000/17`. The splits are
-the published ones; the levels are known to be solvable, their shortest solutions aren't known.
+A file of the data directory is `boxoban/SET_NNN.txt.gz`, where SET is a set's name with `/`
+written `_`. A level is addressed as `boxoban/FILE/INDEX`, as in `boxoban/unfiltered_train_000/17`.
+The splits are the published ones; the levels are known to be solvable, their shortest solutions aren't
+known.
 """
 
 from __future__ import annotations
@@ -92,8 +93,12 @@ def _pictures(path: Path) -> tuple[tuple[str, ...], ...]:
     for block in re.split(r"^;.*\n", text, flags=re.MULTILINE)[1:]:
         rows = tuple(row.translate(_SIGNS) for row in block.rstrip("\n").split("\n") if row)
         signs = "".join(rows)
-        whole = len(rows) == SIZE and all(len(row) == SIZE for row in rows) and not set(signs) - set("#_OX√PS")
+        whole = (
+            len(rows) == SIZE and all(len(row) == SIZE for row in rows) and not set(signs) - set("#_OX√PS")
+        )
         if not whole or sum(map(signs.count, "PS")) != 1 or sum(map(signs.count, "X√")) != BOXES:
-            raise EnvSetupError(f"{path}: level {len(found)} isn't a room of {SIZE} x {SIZE} with {BOXES} boxes")
+            raise EnvSetupError(
+                f"{path}: level {len(found)} isn't a room of {SIZE} x {SIZE} with {BOXES} boxes"
+            )
         found.append(rows)
     return tuple(found)

@@ -2,7 +2,8 @@
 
 A blocked move has no effect but costs a move. A turn's reward is the sum of its moves'; when a move solves
 the room, the rest of the turn is ignored. `info["no_effect"]` is true when nothing moved in the turn, and
-`info["unsolvable"]` when it is certain that no solution exists any more (which ends the episode if the options say so).
+`info["unsolvable"]` when it is certain that no solution exists any more (which ends the episode if the
+options say so).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Sokoban(TextEnv):
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
-        """Start `options["instance"]` (a seed, or a level's address), or `seed` where no instance is given."""
+        """Start `options["instance"]` (a seed or an address), or `seed` where no instance is given."""
         instance = (options or {}).get("instance", seed)
         if instance is None:
             raise EnvSetupError("sokoban: reset needs options={'instance': ...} or a seed")

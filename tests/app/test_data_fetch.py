@@ -1,4 +1,4 @@
-"""Data are fetched from a real HTTP server: resumed, verified, whole or not at all, by one process at a time."""
+"""Data are fetched from a real HTTP server: resumed, verified, whole or not at all, by one at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def home() -> Iterator[Home]:
             if served.status:
                 self.send_error(served.status)
                 return
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and not served.ignores_ranges else 0
+            start = (
+                int(asked.removeprefix("bytes=").rstrip("-")) if asked and not served.ignores_ranges else 0
+            )
             if start >= len(served.content):
                 self.send_error(416)
                 return
@@ -198,7 +200,8 @@ def test_fetchers_at_the_same_time_download_once(home: Home, tmp_path: Path) -> 
     home.gate = threading.Event()
     wanted = source(home)
     code = (
-        "import sys; from pathlib import Path; from agentmem.app.fetch import fetch; from envs.sources import Source;"
+        "import sys; from pathlib import Path; from agentmem.app.fetch import fetch;"
+        "from envs.sources import Source;"
         f"print('ready', flush=True); print(fetch({wanted!r}, Path(sys.argv[1])))"
     )
     fetchers = [

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-
 PASSWORD = "p@ss/word"
 
 

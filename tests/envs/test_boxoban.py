@@ -23,7 +23,9 @@ from tests.envs import contract
 BOXOBAN = {"source": "boxoban"}
 
 
-@pytest.mark.parametrize("name", ["unfiltered_train_000", "unfiltered_test_000", "medium_valid_000", "hard_000"])
+@pytest.mark.parametrize(
+    "name", ["unfiltered_train_000", "unfiltered_test_000", "medium_valid_000", "hard_000"]
+)
 def test_every_level_reads_as_it_is_published(name: str) -> None:
     text = gzip.decompress((data_dir() / "boxoban" / f"{name}.txt.gz").read_bytes()).decode()
     blocks = re.split(r"; \d+\n", text)[1:]
@@ -44,7 +46,9 @@ def test_splits_are_the_published_ones() -> None:
     assert (train[0], train[-1]) == ("boxoban/unfiltered_train_000/0", "boxoban/unfiltered_train_000/999")
     assert held[17] == "boxoban/unfiltered_test_000/17"
     for name, file in [("medium/valid", "medium_valid_000"), ("hard", "hard_000")]:
-        assert registry.instances("sokoban", {**BOXOBAN, "eval_levels": name}, "eval")[5] == f"boxoban/{file}/5"
+        assert (
+            registry.instances("sokoban", {**BOXOBAN, "eval_levels": name}, "eval")[5] == f"boxoban/{file}/5"
+        )
 
 
 def test_addresses_run_on_over_files() -> None:
@@ -62,7 +66,8 @@ def test_a_set_that_is_not_there_says_how_to_get_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "instance", [0, "x", "boxoban/none_000/0", "boxoban/hard_000/1000", "boxoban/hard_000/-1", "boxoban/../x/0"]
+    "instance",
+    [0, "x", "boxoban/none_000/0", "boxoban/hard_000/1000", "boxoban/hard_000/-1", "boxoban/../x/0"],
 )
 def test_an_instance_that_does_not_exist_is_named(instance: Any) -> None:
     with pytest.raises(EnvSetupError, match=re.escape(repr(instance))):

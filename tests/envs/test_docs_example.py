@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ NAME = "documented_guess"
 
 
 @pytest.fixture
-def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The example as a module that the registry can import."""
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "environments.md").read_text(), re.DOTALL)
     assert len(block.splitlines()) < 80
@@ -35,7 +34,7 @@ def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     found.loader.exec_module(module)
     entry = EnvSpec(name="guess", summary="Find a number", module=NAME, light=True)
     monkeypatch.setitem(registry.ENVIRONMENTS, "guess", entry)
-    yield "guess"
+    return "guess"
 
 
 def test_the_documented_example_keeps_the_contract(documented: str) -> None:
@@ -44,7 +43,9 @@ def test_the_documented_example_keeps_the_contract(documented: str) -> None:
     assert contract.check_restart(env, 37, wins)[-1][4] is True
     contract.check_hostile(env, 37, wins)
     contract.check_close(lambda: registry.make(documented, {}), 37, wins)
-    contract.check_many_episodes(env, lambda env, index: contract.check_restart(env, index % 100 + 1, wins) and None)
+    contract.check_many_episodes(
+        env, lambda env, index: contract.check_restart(env, index % 100 + 1, wins) and None
+    )
     assert all(finding.good for finding in selftest(documented, {}))
 
 

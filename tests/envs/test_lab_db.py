@@ -252,10 +252,10 @@ def untouched(env: TextEnv) -> None:
         "SELECT 'a\0b'",
         "SELECT '\ud83d'",
         ENDLESS,
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT hex(randomblob(400000)) AS x FROM n "
-        "ORDER BY x",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT hex(randomblob(40000)) AS x FROM n ORDER BY x",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO membership_payments "
-        "SELECT i, i, i, i, hex(randomblob(100000)) FROM n",
+        "SELECT i, i, i, i, hex(randomblob(40000)) FROM n",
         "SELECT zeroblob(2000000000)",
         "SELECT printf('%.*c', 2000000000, 'x')",
         "SELECT '" + "a" * 5000 + "' LIKE '" + "%a" * 3000 + "b'",
@@ -384,8 +384,8 @@ def test_what_a_killed_process_left_on_the_server_goes_with_the_next_environment
     [
         ("I think.\n<action> SELECT 1; </action>", "SELECT 1;"),
         ("<action>answer: [(1, 'x')]</action>", "answer: [(1, 'x')]"),
-        ("Thoughts.\nAction: Operation\n```sql\nSELECT a FROM t;\n```\nand so on ```sql\nDROP t\n```", "SELECT a FROM t;"),
-        ("Action: Answer\nFinal Answer: [(1, 'John Doe', 'HR')]", "answer: [(1, 'John Doe', 'HR')]"),
+        ("So.\nAction: Operation\n```sql\nSELECT a FROM t;\n```\nand ```sql\nDROP t\n```", "SELECT a FROM t;"),
+        ("Action: Answer\nFinal Answer: [(1, 'John', 'HR')]", "answer: [(1, 'John', 'HR')]"),
         ("<think><action>SELECT 0</action></think><action>SELECT 2</action>", "SELECT 2"),
     ],
 )  # fmt: skip

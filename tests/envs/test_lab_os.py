@@ -136,9 +136,9 @@ def test_the_last_round_is_followed_by_the_check(options: dict[str, Any]) -> Non
 def test_status_output_and_processes_of_a_script_are_seen(env: TextEnv) -> None:
     env.reset(options={"instance": TASK})
     assert env.step("echo out; echo err >&2; exit 3")[0] == "Exit status 3.\nout\nerr"
-    assert env.step("cd /tmp; x=1; echo a > f; (while :; do echo noise; sleep 0.1; done) & echo on")[0].startswith(
-        "Exit status 0.\non"
-    )
+    assert env.step("cd /tmp; x=1; echo a > f; (while :; do echo noise; sleep 0.1; done) & echo on")[
+        0
+    ].startswith("Exit status 0.\non")
     assert env.step("pwd; echo [$x]; cat /tmp/f; pgrep -c sleep")[0] == "Exit status 0.\n/\n[]\na\n1"
     long = env.step("seq 100000")[0]
     assert len(long) < 2100
@@ -163,7 +163,7 @@ def test_an_instance_that_does_not_exist_is_named(instance: Any) -> None:
         "kill -STOP 1; kill -SEGV 1; kill -INT 1; kill -TERM 1",
         ":(){ :|:& };:",
         "while :; do sleep 1000 & done",
-        "for i in 1 2 3 4; do python3 -c \"x = bytearray(200 << 20); import time; time.sleep(9)\" & done; wait",
+        "for i in 1 2 3 4; do python3 -c 'x = bytearray(200 << 20); import time; time.sleep(9)' & done; wait",
         "yes",
         "dd if=/dev/zero of=/big bs=1M",
         "cat /dev/zero | tr '\\0' x",
@@ -172,9 +172,7 @@ def test_an_instance_that_does_not_exist_is_named(instance: Any) -> None:
         "sleep 1000",
     ],
 )  # fmt: skip
-def test_a_box_survives_or_the_next_one_does(
-    script: str, options: dict[str, Any], root_dir: Path
-) -> None:
+def test_a_box_survives_or_the_next_one_does(script: str, options: dict[str, Any], root_dir: Path) -> None:
     before = sorted(os.listdir(root_dir))
     with contextlib.closing(registry.make("lab-os", {**options, "command_seconds": 2})) as env:
         env.reset(options={"instance": TASK})
@@ -227,7 +225,9 @@ def test_nothing_leads_out_of_a_box(box: Box, attempt: str, why: str) -> None:
 def test_what_a_script_writes_stays_in_its_box(box: Box, root_dir: Path, tmp_path: Path) -> None:
     mark = f"agentmem-{os.getpid()}"
     host = sorted(os.listdir("/"))
-    script = f"mkdir -p {tmp_path} && touch {tmp_path}/x /{mark} /etc/{mark} /usr/bin/{mark} && useradd -m mallory"
+    script = (
+        f"mkdir -p {tmp_path} && touch {tmp_path}/x /{mark} /etc/{mark} /usr/bin/{mark} && useradd -m mallory"
+    )
     assert box.run(script, 10).code == 0
     assert list(tmp_path.iterdir()) == []
     assert sorted(os.listdir("/")) == host
@@ -235,7 +235,10 @@ def test_what_a_script_writes_stays_in_its_box(box: Box, root_dir: Path, tmp_pat
         assert not (root_dir / place / mark).exists()
         assert not (Path("/") / place / mark).exists()
     assert "mallory" not in Path("/etc/passwd").read_text() + (root_dir / "etc/passwd").read_text()
-    assert box.run("find / -xdev -name 'test_lab_os*' | wc -l; hostname; ls /home", 20).output == "0\nbox\nmallory\n"
+    assert (
+        box.run("find / -xdev -name 'test_lab_os*' | wc -l; hostname; ls /home", 20).output
+        == "0\nbox\nmallory\n"
+    )
 
 
 _OWNER = """
@@ -243,9 +246,8 @@ import sys, time
 from pathlib import Path
 from envs.lab.shell.box import Box
 box = Box(Path(sys.argv[1]), 64)
-print(box.run("setsid sleep 98765 > /dev/null 2>&1 & setsid bash -c 'while :; do :; done' & echo on", 10).output)
-print("ready", flush=True)
-box.run("sleep 60", 60)
+print(box.run("setsid sleep 98765 > /dev/null 2>&1 & setsid bash -c 'while :; do :; done' & echo on",
+10).output) print("ready", flush=True) box.run("sleep 60", 60)
 """
 
 
@@ -315,7 +317,9 @@ def test_a_mirror_that_cannot_be_reached_is_one_line_and_leaves_nothing(
     with pytest.raises(EnvSetupError, match=root.MIRROR) as error:
         root.root_directory("")
     assert "\n" not in str(error.value)
-    assert not [path for path in (tmp_path / "made").iterdir() if path.name.startswith(root.NAME) and not path.suffix]
+    assert not [
+        path for path in (tmp_path / "made").iterdir() if path.name.startswith(root.NAME) and not path.suffix
+    ]
 
 
 # --- text ---

@@ -45,8 +45,8 @@ def _same(one: Any, other: Any) -> bool:
 def table_hash(rows: Sequence[Row]) -> str:
     """The hash of a table whatever the order of its rows.
 
-    MD5 of the rows' own hashes, sorted and joined by commas, where a row's is the first five hex digits of the
-    MD5 of its values joined by commas (NULL left out), as MySQL's CONCAT_WS and GROUP_CONCAT have it.
+    MD5 of the rows' own hashes, sorted and joined by commas, where a row's is the first five hex digits of
+    the MD5 of its values joined by commas (NULL left out), as MySQL's CONCAT_WS and GROUP_CONCAT have it.
     """
     short = sorted(_md5(",".join(str(value) for value in row if value is not None))[:5] for row in rows)
     return _md5(",".join(short))

@@ -1,4 +1,4 @@
-"""What the environment needs of a database engine: one table, one statement at a time, the table's content."""
+"""What the environment needs of a database engine: a table, one statement at a time, the table's content."""
 
 from __future__ import annotations
 

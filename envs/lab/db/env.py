@@ -1,8 +1,8 @@
 """A question about a table, or a change to it, to be solved by SQL.
 
-An action is one statement, or `answer: [...]`, which ends the episode. A question's answer must have the expected
-rows in the expected order; after a change the table's content must have the expected hash. The only reward is 1
-for success, at the end. `info["error"]` is true when the engine refused the statement.
+An action is one statement, or `answer: [...]`, which ends the episode. A question's answer must have the
+expected rows in the expected order; after a change the table's content must have the expected hash. The
+only reward is 1 for success, at the end. `info["error"]` is true when the engine refused the statement.
 """
 
 from __future__ import annotations

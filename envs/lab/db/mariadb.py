@@ -1,11 +1,11 @@
 """An episode's database on a MariaDB server: a database and an account of its own, removed afterwards.
 
-The agent's statements run under an account that may do everything in the episode's database and nothing outside
-it, so the account of the URL needs the right to create both. A statement that takes too long is ended by the
-server, or, where the agent has switched that off, by an order from the other connection.
+The agent's statements run under an account that may do everything in the episode's database and nothing
+outside it, so the account of the URL needs the right to create both. A statement that takes too long is
+ended by the server, or, where the agent has switched that off, by an order from the other connection.
 
-Each environment holds a named lock on the server. Databases whose lock is free belonged to a process that died;
-the next environment that connects removes them.
+Each environment holds a named lock on the server. Databases whose lock is free belonged to a process that
+died; the next environment that connects removes them.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ class Options:
     """The defaults are the benchmark's limits, on SQLite."""
 
     url: str = ""
-    """Empty: SQLite, in memory. Or a MariaDB server, mysql://user:password@host:port, whose account may create
-    databases and accounts."""
+    """Empty: SQLite, in memory. Or a MariaDB server, mysql://user:password@host:port, whose account may
+    create databases and accounts."""
     tasks: Literal["portable", "all"] = "portable"
     """`portable`: the 406 of 500 tasks whose gold statement gives the expected answer on both engines."""
     split_seed: int = 0
@@ -22,7 +22,7 @@ class Options:
     max_rounds: int = 3
     """Answers that an episode has; after the last one it is judged as it stands."""
     end_on_invalid: bool = False
-    """End an episode as failed when an answer can't be read, as the benchmark does. Otherwise it costs a round."""
+    """Whether an answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
     statement_seconds: float = 5.0
     """Longest time of a statement."""
     max_observation_chars: int = 2000

@@ -3,7 +3,8 @@
 The authoriser lets a statement touch the one database only: no files (ATTACH, VACUUM INTO), no settings
 (PRAGMA), no extensions, no virtual tables. A progress handler ends what takes too long. It can't interrupt a
 function, so SQLite's limits bound the length of values and patterns, and `printf`, which takes any width, is
-forbidden. The number of pages and SQLite's heap bound memory. The heap limit (`HEAP`) holds for all uses of SQLite in the process: that is how SQLite has it.
+forbidden. The number of pages and SQLite's heap bound memory. The heap limit (`HEAP`) holds for all uses of
+SQLite in the process: that is how SQLite has it.
 """
 
 from __future__ import annotations

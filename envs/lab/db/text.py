@@ -19,13 +19,13 @@ ANSWER = re.compile(r"\s*answer\s*:\s*(.*)", re.DOTALL | re.IGNORECASE)
 _OPERATION = re.compile(r"Action:\s*Operation\s*```sql\s*\n?(.*?)```", re.DOTALL)
 _FINAL = re.compile(r"Action:\s*Answer\s*\n?\s*Final Answer:(.*)", re.DOTALL)
 _RULES = """\
-You work on a {engine} database with one table, and get a task that either asks a question about the table or \
-asks you to change it.
+You work on a {engine} database with one table, and get a task that either asks a question about the table \
+or asks you to change it.
 
 Each turn you do one of two things, inside <action> and </action>:
 - run a single SQL statement: <action>SELECT name FROM people WHERE age > 30;</action>
-  You are shown the rows that it returns as a Python list of tuples ([] for a statement without a result), or \
-the error. Column names aren't shown.
+  You are shown the rows that it returns as a Python list of tuples ([] for a statement without a result), \
+or the error. Column names aren't shown.
 - finish: <action>answer: [('Ann', 41), ('Bo', 35)]</action>
   For a question, give the rows that answer it: a Python list of tuples with the columns and the rows in the \
 right order. For a change, any answer will do: the table is checked.

@@ -1,7 +1,7 @@
 """A Linux system of its own for one episode, seen from outside. What happens inside is `inside.py`'s.
 
-Nothing that runs in a box reaches the host: see there. When the box is closed, or this process dies in whatever
-way, the kernel ends all that runs in it and removes its mounts.
+Nothing that runs in a box reaches the host: see there. When the box is closed, or this process dies in
+whatever way, the kernel ends all that runs in it and removes its mounts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from envs.data import cache_dir
 from envs.options import EnvSetupError
 
 INSIDE = Path(__file__).with_name("inside.py")
-_UNSHARE = ("--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "--propagation", "private")
+_UNSHARE = (
+    "--mount",
+    "--pid",
+    "--net",
+    "--uts",
+    "--ipc",
+    "--fork",
+    "--kill-child",
+    "--propagation",
+    "private",
+)
 _START_S = 30.0
 _GRACE_S = 15.0
 """Seconds beyond a script's own time after which the box counts as broken."""
@@ -109,7 +119,9 @@ def lacking() -> list[str]:
     if not sys.platform.startswith("linux"):
         return ["lab-os: boxes need Linux"]
     if os.geteuid() != 0:
-        found.append("lab-os: boxes need root (mounts and namespaces): run as root, or in a container that may")
+        found.append(
+            "lab-os: boxes need root (mounts and namespaces): run as root, or in a container that may"
+        )
     if shutil.which("unshare") is None:
         found.append("lab-os: unshare isn't installed: apt-get install util-linux")
     return found

@@ -1,8 +1,8 @@
 """A task on a Linux machine, to be done by bash. Every episode has a machine of its own (`box.py`).
 
-An episode is the task's own preparation, up to `max_rounds` scripts of the agent's, and the task's check, whose
-exit status 0 is success. The only reward is 1 for success, at the end. `info["stopped"]` tells why a script was
-stopped: "" if it wasn't, `time`, `processes` or `memory`.
+An episode is the task's own preparation, up to `max_rounds` scripts of the agent's, and the task's check,
+whose exit status 0 is success. The only reward is 1 for success, at the end. `info["stopped"]` tells why a
+script was stopped: "" if it wasn't, `time`, `processes` or `memory`.
 """
 
 from __future__ import annotations

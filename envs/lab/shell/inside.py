@@ -3,13 +3,13 @@
 It runs as a program of its own (standard library alone) in new mount, process, network, host-name and IPC
 namespaces, made by `unshare`:
 
-    inside.py ROOT WORK DISK_MIB        requests on standard input, replies on standard output, a JSON line each
+    inside.py ROOT WORK DISK_MIB        requests on standard input, replies on standard output, JSON lines
     {"script", "seconds"}           ->  {"code", "output", "stopped"}
 
 - The root directory is an overlay: `ROOT`, which is never written, below a directory in memory of at most
-  `DISK_MIB`. `pivot_root` makes it the only file system that this mount namespace has; the host's is gone from
-  it. The kernel's settings in /proc are read-only, what tells of the host is covered, no device but the usual
-  harmless ones exists and none can be made.
+  `DISK_MIB`. `pivot_root` makes it the only file system that this mount namespace has; the host's is gone
+  from it. The kernel's settings in /proc are read-only, what tells of the host is covered, no device but
+  the usual harmless ones exists and none can be made.
 - Scripts run as root without the rights that reach outside (`KEPT` are left, and no more can be got), so
   process 1 can be neither read, traced nor, being process 1, killed by them.
 - More than `MOST_PROCESSES` processes, or `MOST_MEMORY` in use, and all of them are killed at once, by one
@@ -52,9 +52,26 @@ _MNT_DETACH = 2
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
-_DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
+_DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
 _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "latency_stats")
-_COVERED = ("kcore", "keys", "timer_list", "sched_debug", "kallsyms", "kmsg", "config.gz", "interrupts", "softirqs")
+_COVERED = (
+    "kcore",
+    "keys",
+    "timer_list",
+    "sched_debug",
+    "kallsyms",
+    "kmsg",
+    "config.gz",
+    "interrupts",
+    "softirqs",
+)
 _ENVIRONMENT = {
     "HOME": "/root",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -199,7 +216,7 @@ class Scripts:
         return found
 
     def _wait(self, current: int | None, kept: bytearray) -> None:
-        """Until there is something to read, but not longer than until the next look. Ends if the owner has."""
+        """Until there is something to read, or the next look is due. Ends if the owner has."""
         watched = [self._owner, *self._old, *([] if current is None else [current])]
         for ready in select.select(watched, [], [], LOOK_S)[0]:
             if ready == self._owner:
@@ -208,7 +225,7 @@ class Scripts:
                     sys.exit(0)
                 self._rest += data
             elif ready == current:
-                if not _drained(ready, kept):  # closed: the script ends about now, or closed its output itself
+                if not _drained(ready, kept):  # closed: the script ends now, or did that itself
                     time.sleep(LOOK_S / 10)
             elif not _drained(ready, bytearray()):
                 os.close(ready)

@@ -17,11 +17,11 @@ class Options:
     split_seed: int = 0
     """Decides which fifth of the tasks is `eval`."""
     root: str = ""
-    """A root directory of a Linux system for the boxes. Empty: one made by debootstrap in the cache directory."""
+    """A root directory of a Linux system for the boxes. Empty: made by debootstrap in the cache."""
     max_rounds: int = 5
     """Answers that an episode has; after the last one it is judged as it stands."""
     end_on_invalid: bool = False
-    """End an episode as failed when an answer can't be read, as the benchmark does. Otherwise it costs a round."""
+    """Whether an answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
     command_seconds: float = 20.0
     """Longest time of one script."""
     disk_mib: int = 128

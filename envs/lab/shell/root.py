@@ -27,7 +27,9 @@ def root_directory(given: str) -> Path:
     if given:
         place = Path(given).expanduser()
         if not (place / "bin" / "bash").exists():
-            raise EnvSetupError(f"option root={given!r}: must be the root directory of a Linux system with bash")
+            raise EnvSetupError(
+                f"option root={given!r}: must be the root directory of a Linux system with bash"
+            )
         return place
     debootstrap = shutil.which("debootstrap")
     if debootstrap is None:
@@ -36,8 +38,8 @@ def root_directory(given: str) -> Path:
 
 
 MISSING = (
-    "lab-os: debootstrap, which makes the boxes' root directory, isn't installed: apt-get install debootstrap "
-    "(or name a root directory by the option root)"
+    "lab-os: debootstrap, which makes the boxes' root directory, isn't installed: apt-get install "
+    "debootstrap (or name a root directory by the option root)"
 )
 
 

@@ -58,7 +58,7 @@ class ShellStyle(ChatStyle):
         return "Your last answer held no action in the asked form; nothing was run." if step.invalid else ""
 
     def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
-        """The script in the last action tag (a code fence around it is taken off), or the benchmark's form."""
+        """The script in the last action tag (without a code fence around it), or the benchmark's form."""
         text = tagged(response, "action")
         if text is None:
             text = _benchmarks_own(response.rpartition("</think>")[2])
