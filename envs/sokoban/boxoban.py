@@ -89,7 +89,7 @@ def _pictures(path: Path) -> tuple[tuple[str, ...], ...]:
         text = gzip.decompress(path.read_bytes()).decode("ascii")
     except (OSError, EOFError, ValueError) as error:
         raise EnvSetupError(f"{path} can't be read ({error}): fetch it again") from None
-    found = []
+    found: list[tuple[str, ...]] = []
     for block in re.split(r"^;.*\n", text, flags=re.MULTILINE)[1:]:
         rows = tuple(row.translate(_SIGNS) for row in block.rstrip("\n").split("\n") if row)
         signs = "".join(rows)

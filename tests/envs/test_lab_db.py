@@ -384,7 +384,7 @@ def test_what_a_killed_process_left_on_the_server_goes_with_the_next_environment
     [
         ("I think.\n<action> SELECT 1; </action>", "SELECT 1;"),
         ("<action>answer: [(1, 'x')]</action>", "answer: [(1, 'x')]"),
-        ("So.\nAction: Operation\n```sql\nSELECT a FROM t;\n```\nand ```sql\nDROP t\n```", "SELECT a FROM t;"),
+        ("So.\nAction: Operation\n```sql\nSELECT a FROM t;\n```\n```sql\nDROP t\n```", "SELECT a FROM t;"),
         ("Action: Answer\nFinal Answer: [(1, 'John', 'HR')]", "answer: [(1, 'John', 'HR')]"),
         ("<think><action>SELECT 0</action></think><action>SELECT 2</action>", "SELECT 2"),
     ],

@@ -22,7 +22,7 @@ class Options:
     max_rounds: int = 3
     """Answers that an episode has; after the last one it is judged as it stands."""
     end_on_invalid: bool = False
-    """Whether an answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
+    """An answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
     statement_seconds: float = 5.0
     """Longest time of a statement."""
     max_observation_chars: int = 2000

@@ -21,7 +21,7 @@ class Options:
     max_rounds: int = 5
     """Answers that an episode has; after the last one it is judged as it stands."""
     end_on_invalid: bool = False
-    """Whether an answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
+    """An answer that can't be read fails the episode, as in the benchmark. Otherwise it costs a round."""
     command_seconds: float = 20.0
     """Longest time of one script."""
     disk_mib: int = 128
