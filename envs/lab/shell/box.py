@@ -57,7 +57,12 @@ class Box:
     def __init__(self, root: Path, disk_mib: int) -> None:
         # Each box mounts over this directory where only it sees it, so all boxes can share it.
         work = cache_dir() / "lab-box"
-        work.mkdir(parents=True, exist_ok=True)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EnvSetupError(
+                f"lab-os: {work} can't be made ({error.strerror}): set AGENTMEM_CACHE"
+            ) from None
         command = ["unshare", *_UNSHARE, sys.executable, "-I", "-S", "-B", str(INSIDE)]
         self._process = subprocess.Popen(
             [*command, str(root.resolve()), str(work), str(disk_mib)],
