@@ -44,6 +44,19 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.sokoban",
             light=True,
         ),
+        EnvSpec(
+            name="lab-db",
+            summary="Answer questions about a table, or change it, by SQL (LifelongAgentBench)",
+            module="envs.lab.db",
+            extra="lab",
+            requires=("pymysql",),
+        ),
+        EnvSpec(
+            name="lab-os",
+            summary="Do a task in a Linux system by bash (LifelongAgentBench)",
+            module="envs.lab.shell",
+            extra="lab",
+        ),
     )
 }
 

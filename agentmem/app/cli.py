@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from agentmem.app.buffer_cli import app as buffer_app
+from agentmem.app.data_cli import app as data_app
 
 app = typer.Typer(
     name="agentmem",
@@ -26,6 +27,7 @@ model_app = typer.Typer(help="Models made here.", no_args_is_help=True)
 app.add_typer(envs_app, name="envs")
 app.add_typer(model_app, name="model")
 app.add_typer(buffer_app, name="buffer")
+app.add_typer(data_app, name="data")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")
@@ -133,22 +135,27 @@ def _options(overrides: list[str] | None) -> dict[str, object]:
 @envs_app.command("list")
 def envs_list() -> None:
     """What there is, and what is missing."""
-    from envs.registry import ENVIRONMENTS, check
+    from envs.selftest import overview
 
-    for name, spec in ENVIRONMENTS.items():
-        missing = check(name)
-        typer.echo(f"{name:<14} {spec.summary}" + "".join(f"\n{'':<14} missing: {m}" for m in missing))
+    typer.echo("\n".join(overview()))
 
 
 @envs_app.command("check")
-def envs_check(name: str) -> None:
-    """Say whether an environment can run here; exit 1 if not."""
+def envs_check(name: str, overrides: Overrides = None) -> None:
+    """Say whether an environment can run here, and try its contract on one instance; exit 1 if not."""
     from envs.registry import check
+    from envs.selftest import selftest
 
     missing = check(name)
-    typer.echo("\n".join(missing) if missing else f"{name}: ready")
     if missing:
+        typer.echo("\n".join(missing))
         raise typer.Exit(1)
+    findings = selftest(name, _options(overrides))
+    for finding in findings:
+        typer.echo(f"{'ok  ' if finding.good else 'FAIL'}  {finding.what}")
+    if not all(finding.good for finding in findings):
+        raise typer.Exit(1)
+    typer.echo(f"{name}: ready")
 
 
 @envs_app.command("play")

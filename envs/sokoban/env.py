@@ -2,7 +2,8 @@
 
 A blocked move has no effect but costs a move. A turn's reward is the sum of its moves'; when a move solves
 the room, the rest of the turn is ignored. `info["no_effect"]` is true when nothing moved in the turn, and
-`info["unsolvable"]` when no solution exists any more (which ends the episode if the options say so).
+`info["unsolvable"]` when it is certain that no solution exists any more (which ends the episode if the
+options say so).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import ClassVar
 
 from envs.base import Info, PromptStyle, TextEnv
 from envs.options import EnvSetupError
+from envs.sokoban import boxoban
 from envs.sokoban.generator import Puzzle, puzzle
 from envs.sokoban.options import Options
 from envs.sokoban.room import MOVES, moved, rows, solved
-from envs.sokoban.solver import solvable
+from envs.sokoban.solver import BUDGET, solvable
 
 
 class Sokoban(TextEnv):
@@ -26,15 +28,17 @@ class Sokoban(TextEnv):
         self.options = options
         self.style = style
         self.puzzle: Puzzle | None = None
+        self._budget = boxoban.SOLVER_BUDGET if options.source == "boxoban" else BUDGET
         self._state = (0, 0)
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
-        """Start the room of `options["instance"]` (a seed), or of `seed` where no instance is given."""
+        """Start `options["instance"]` (a seed or an address), or `seed` where no instance is given."""
         instance = (options or {}).get("instance", seed)
         if instance is None:
             raise EnvSetupError("sokoban: reset needs options={'instance': ...} or a seed")
-        self.puzzle = puzzle(self.options, instance)
+        published = self.options.source == "boxoban"
+        self.puzzle = boxoban.level(instance) if published else puzzle(self.options, instance)
         return self.restart()
 
     def restart(self) -> tuple[str, Info]:
@@ -64,7 +68,8 @@ class Sokoban(TextEnv):
                 reward += rewards.solved
                 self._over = True
                 break
-        unsolvable = self._state[1] != before[1] and not self._over and solvable(place, self._state) is False
+        pushed = self._state[1] != before[1] and not self._over
+        unsolvable = pushed and solvable(place, self._state, self._budget) is False
         self._over = self._over or (unsolvable and self.options.end_when_unsolvable)
         info = self._info(no_effect=self._state == before, unsolvable=unsolvable)
         return self._seen(), reward, self._over, False, info

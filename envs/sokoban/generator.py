@@ -28,7 +28,7 @@ _TRIES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """A room, its start, and a shortest solution as directions."""
+    """A room, its start, and a shortest solution as directions (empty for a published level)."""
 
     room: Room
     start: State

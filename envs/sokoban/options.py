@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from envs.options import require
 
@@ -23,8 +24,15 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`size`: rows = columns, the outer walls included. `max_turns` is for the trial loop."""
+    """`size` (rows = columns, the outer walls included), `boxes` and the bounds on the solution are those of
+    generated rooms. `max_turns` is for the trial loop."""
 
+    source: Literal["generated", "boxoban"] = "generated"
+    """Rooms made from seeds, or Boxoban's levels: 10 x 10, four boxes, without bounds on the solution."""
+    train_levels: Literal["unfiltered/train", "medium/train"] = "unfiltered/train"
+    """Boxoban's levels to train on."""
+    eval_levels: Literal["unfiltered/valid", "unfiltered/test", "medium/valid", "hard"] = "unfiltered/test"
+    """Boxoban's levels to evaluate on."""
     size: int = 6
     boxes: int = 2
     max_moves_per_turn: int = 3
@@ -40,6 +48,11 @@ class Options:
     """Turns of the running attempt that a prompt shows."""
     admissible: bool = False
     """List the single moves that aren't blocked as admissible actions."""
+
+    @property
+    def rows(self) -> int:
+        """Rows and columns of every room."""
+        return 10 if self.source == "boxoban" else self.size
 
     def __post_init__(self) -> None:
         require(5 <= self.size <= 16, "size", self.size, "from 5 to 16")

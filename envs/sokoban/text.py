@@ -49,7 +49,7 @@ class TextStyle(ChatStyle):
         if most > 1:
             turn = f"Each turn you make up to {most} moves, which are made in order."
             example = ", ".join(("up", "left", "left")[:most])
-        return _RULES.format(size=self.options.size, turn=turn, example=example)
+        return _RULES.format(size=self.options.rows, turn=turn, example=example)
 
     def situation(self, observation: str) -> str:
         """The room under a heading."""
