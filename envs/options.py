@@ -1,7 +1,7 @@
 """Options of an environment: a frozen dataclass made from a plain dictionary, with errors of one clear line.
 
-An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, `tuple[one of these, ...]`,
-or another such class) with defaults, and checks its ranges in `__post_init__` by `require`.
+An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, `tuple[..., ...]` or
+another such class) with defaults, and checks its ranges in `__post_init__` by `require`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def shortened_list(items: Sequence[str], most: int) -> tuple[str, ...]:
-    """The first items that fit into `most` characters (at least one), and how many are left out if any are."""
+    """The first items that fit into `most` characters (at least one), and how many are left out, if any."""
     length = 0
     for count, item in enumerate(items):
         length += len(item) + 2

@@ -1,9 +1,9 @@
 """ALFWorld: find things in a room, change them, and put them where the task wants them.
 
-An episode is one of the official games. The turn that reaches the goal earns `won_reward` and ends the episode;
-nothing else is rewarded, and a game can't be lost, so only the number of turns limits it. `info["score"]` is 1
-when the goal is reached. `info` of a start has `task_type` and `placing` (which of the two command grammars the
-game file has: `move` or `put`).
+An episode is one of the official games. The turn that reaches the goal earns `won_reward` and ends the
+episode; nothing else is rewarded, and a game can't be lost, so only the number of turns limits it.
+`info["score"]` is 1 when the goal is reached. `info` of a start has `task_type` and `placing` (which of the
+two command grammars the game file has: `move` or `put`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AlfWorld(TextEnv):
         return () if self._over else tuple(command for command in self.game.commands if command != "help")
 
     def close(self) -> None:
-        """Unload the game's library."""
+        """Give the game's library back. The environment can't be used afterwards."""
         self.file, self._over = None, True
         self.game.close()
 

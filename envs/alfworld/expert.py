@@ -1,8 +1,8 @@
 """ALFWorld's own handcoded expert, for demonstrations and tests.
 
 It knows the task's parameters and all facts of the game, follows fixed rules, and now and then acts at random
-(with a seed, here). It isn't perfect: some games it doesn't finish, above all those with two objects. It speaks
-the grammar with `move X to Y` alone.
+(with a seed, here). It isn't perfect: some games it doesn't finish, above all those with two objects. It
+speaks the grammar with `move X to Y` alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """One game at a time, played in the process itself: no gym, no child process.
 
 Going back to the start means to read the grounded game into the state library again (a few milliseconds).
+
+The state library holds one state, so each game that is played at a time has a copy of it. Unloading a copy
+can crash the process, so a closed game leaves its copy, emptied, to the next one: there are never more copies
+than there were games at a time.
 """
 
 from __future__ import annotations
@@ -11,15 +15,17 @@ from typing import Any
 
 from envs.alfworld.grounding import Grounding, grounding
 
+_idle: list[Any] = []
+"""Copies of the state library that no game uses."""
+
 
 class Game:
-    """A loaded game. `load`, then `start`, then `play`; `close` unloads the state library."""
+    """A loaded game. `load`, then `start`, then `play`; `close` gives the state library back."""
 
     def __init__(self) -> None:
-        import fast_downward
-
-        self._library = fast_downward.load_lib()  # a copy of its own: it holds one state
-        self._unload = weakref.finalize(self, fast_downward.close_lib, self._library)
+        self._library = _borrowed()
+        self._give_back = weakref.finalize(self, _returned, self._library)
+        self._give_back.atexit = False
         self._ground: Grounding | None = None
         self._entities: dict[str, Any] = {}
         self._state: Any = None
@@ -30,6 +36,8 @@ class Game:
 
     def load(self, game_file: Path) -> None:
         """Make this game the one to start."""
+        if not self._give_back.alive:
+            raise RuntimeError("the game was closed")
         self._ground = grounding(game_file)
         self._state = None
         self._entities = {}
@@ -71,9 +79,9 @@ class Game:
         ]
 
     def close(self) -> None:
-        """Unload the state library. Idempotent; nothing can be played afterwards."""
-        self._state, self._actions, self.commands = None, {}, ()
-        self._unload()
+        """Give the state library back. Idempotent; nothing can be played afterwards."""
+        self._ground, self._state, self._actions, self.commands = None, None, {}, ()
+        self._give_back()
 
     def _look(self) -> None:
         """Find out what can be done now, and whether the goal is reached."""
@@ -99,3 +107,16 @@ class Game:
         }
         told: str = self.ground.logic.grammar.derive(symbol, context)
         return told
+
+
+def _borrowed() -> Any:
+    if _idle:
+        return _idle.pop()
+    import fast_downward
+
+    return fast_downward.load_lib()
+
+
+def _returned(library: Any) -> None:
+    library.cleanup()
+    _idle.append(library)

@@ -2,8 +2,8 @@
 
 A game's id is its folder in the official layout, `SPLIT/GAME/TRIAL`. The folder has `game.tw-pddl`, which is
 played, and `traj_data.json`, which tells the expert what the task is. An archive is unpacked once for all
-processes, and its ids are written down once, so that nothing is searched or parsed to list thousands of games.
-A folder of one's own is searched once in each process.
+processes, and its ids are written down once, so that nothing is searched or parsed to list thousands of
+games. A folder of one's own is searched once in each process.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _playable(root: Path) -> Index:
 
 
 def _is_playable(file: Path) -> bool:
-    """Whether ALFWorld counts it among its games: nothing to slice or to move about in, and known solvable."""
+    """Whether ALFWorld counts it among its games: nothing to slice, and known to be solvable."""
     name = file.parent.parent.name
     known = name.partition("-")[0] in _TYPES and "Sliced" not in name and "movable" not in name
     return known and bool(json.loads(file.read_text()).get("solvable"))

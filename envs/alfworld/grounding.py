@@ -1,8 +1,8 @@
 """A game file made ready to be played: parsed and grounded once, then shared by all that play it.
 
-TextWorld's own `PddlEnv` grounds a game four times for one `load` and `reset` (each time once for play and once
-for its planner) and parses its grammar each time. Here it is grounded once, and the grammar, which games share
-but for the sentence of their task, is parsed once. What is played is the same: tests compare the two.
+TextWorld's own `PddlEnv` grounds a game four times for one `load` and `reset` (each time once for play and
+once for its planner) and parses its grammar each time. Here it is grounded once, and the grammar, which games
+share but for the sentence of their task, is parsed once. What is played is the same: tests compare the two.
 """
 
 from __future__ import annotations
@@ -114,6 +114,10 @@ def _fact(atom: Any, types: dict[str, str]) -> Any | None:
         name, arguments = atom.predicate, atom.args
     else:
         name, arguments = str(atom.expression.value), atom.fluent.args
-    if name == "=" or name.isdigit() or (not hasattr(atom, "predicate") and atom.fluent.symbol == "total-cost"):
+    if (
+        name == "="
+        or name.isdigit()
+        or (not hasattr(atom, "predicate") and atom.fluent.symbol == "total-cost")
+    ):
         return None
     return Proposition(name, [Variable(argument, types[argument]) for argument in arguments])

@@ -1,4 +1,4 @@
-"""What can be set for ALFWorld. The defaults are the customary setting: 50 turns, admissible actions shown."""
+"""What can be set for ALFWorld. The defaults are the customary setting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Options:
     """Which games, and how they are shown. `max_turns` is for the trial loop."""
 
     games: str = "full"
-    """`full`: the official 3,553 training, 140 seen and 134 unseen games. `sample24`: 24 games with a solution.
-    A path: a folder of one's own with `train`, `valid_seen` and `valid_unseen`, as `alfworld-download` makes."""
+    """`full`: the official games (3,553 train, 140 seen, 134 unseen). `sample24`: 24 games with solutions.
+    A path: a folder of one's own with `train`, `valid_seen` and `valid_unseen`, as ALFWorld's download."""
     eval_split: Literal["valid_unseen", "valid_seen"] = "valid_unseen"
     """The official split that `eval` is: rooms that don't occur in training, or rooms that do."""
     protocol: Literal["standard", "out_of_distribution"] = "standard"

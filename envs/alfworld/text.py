@@ -33,8 +33,8 @@ look
 inventory
 
 You must stand at a place to open it or to use what is there, and a closed place shows nothing until it is \
-opened. You can carry one object at a time. To heat, cool or clean an object, carry it there; to look at it in \
-light, carry it to the lamp and use the lamp. If the answer is "Nothing happens.", the command wasn't possible.
+opened. You can carry one object at a time. To heat, cool or clean an object, carry it there; to look at it \
+in light, carry it to the lamp and use the lamp. "Nothing happens." means that the command wasn't possible.
 
 Each turn you give one command. Think first as long as you need, then give your answer as \
 <action>go to shelf 1</action>."""
@@ -97,4 +97,6 @@ class TextStyle(ChatStyle):
             + (" (nothing happened)" if step.invalid else "")
             for number, step in enumerate(episode.steps, 1)
         ]
-        return "\n".join(["Your commands:", *turns, "What you saw last:", self.situation(episode.final_observation)])
+        return "\n".join(
+            ["Your commands:", *turns, "What you saw last:", self.situation(episode.final_observation)]
+        )

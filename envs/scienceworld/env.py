@@ -52,12 +52,14 @@ class ScienceWorld(TextEnv):
                 f"boil/{sum(TASKS['boil']) - 1}; tasks are {', '.join(TASKS)}"
             )
         if found[0] in ELECTRICAL and "noElectricalAction" in self.options.simplifications:
-            raise EnvSetupError(f"scienceworld: {found[0]} can't be done with simplification noElectricalAction")
+            raise EnvSetupError(
+                f"scienceworld: {found[0]} can't be done with simplification noElectricalAction"
+            )
         self._instance = found
         return self.restart()
 
     def restart(self) -> tuple[str, Info]:
-        """Back to the start. The simulator loads the variation again, which is what its own reset does, too."""
+        """Back to the start: the simulator loads the variation again, as its own reset does, too."""
         if self._instance is None:
             raise EnvSetupError("scienceworld: restart before the first reset")
         if self.simulator is None or not self.simulator.alive:
@@ -65,10 +67,14 @@ class ScienceWorld(TextEnv):
         self._observation = self.simulator.load(*self._instance, ",".join(self.options.simplifications))
         self._points = self.simulator.points()
         self._over = False
-        return self._observation, {**self._info(), "instruction": self.simulator.task(), "task": self._instance[0]}
+        return self._observation, {
+            **self._info(),
+            "instruction": self.simulator.task(),
+            "task": self._instance[0],
+        }
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Play one action. An ambiguous one is answered by a numbered list, of which a number can be chosen."""
+        """Play one action. An ambiguous one is answered by a numbered list, to be answered by a number."""
         if self._instance is None or self.simulator is None:
             raise EnvSetupError("scienceworld: step before the first reset")
         if self._over:

@@ -47,7 +47,7 @@ class Simulator:
         missing = missing_java()
         if missing:
             raise EnvSetupError(missing)
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (the Java process writes to it as long as it runs)
         gateway, self.process = _launched(heap_mb, self._errors)
         self._end = weakref.finalize(self, _end, gateway, self.process, self._errors)
         self._server = gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()

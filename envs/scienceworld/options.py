@@ -1,4 +1,4 @@
-"""What can be set for ScienceWorld. The defaults are the published setting: easy, 100 turns, points as reward."""
+"""What can be set for ScienceWorld. The defaults are the published setting."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Options:
     variations_per_task: int = 0
     """The first so many variations of each task, so that no task outweighs the others. 0: all."""
     simplifications: tuple[Simplification, ...] = ("easy",)
-    """`easy` is all of them (on electrical tasks all but `noElectricalAction`). Empty: the whole difficulty."""
+    """`easy` is all of them (on electrical tasks all but `noElectricalAction`). Empty: as hard as it gets."""
     max_turns: int = 100
     reward_per_point: float = 1.0
     """Reward for each of the 100 points by which the score rises, or falls, in a turn."""
     admissible: bool = False
-    """List the possible actions in the prompt of each turn: about a thousand, which take half a second to find."""
+    """List the possible actions in the prompt of each turn: hundreds, found in up to half a second."""
     history_turns: int = 20
     """Turns of the running attempt that a prompt shows."""
     observation_limit: int = 3000

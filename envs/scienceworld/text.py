@@ -52,7 +52,11 @@ class TextStyle(ChatStyle):
         """The actions that the chosen simplifications leave, and the form of an answer."""
         made = self.options.simplifications
         teleport = "; teleport to PLACE (any room at once)" if {"easy", "teleportAction"} & {*made} else ""
-        electric = "" if "noElectricalAction" in made else "\nconnect OBJ to OBJ; disconnect OBJ (wires and the like)"
+        electric = (
+            ""
+            if "noElectricalAction" in made
+            else "\nconnect OBJ to OBJ; disconnect OBJ (wires and the like)"
+        )
         return _RULES.format(teleport=teleport, electric=electric)
 
     def situation(self, observation: str) -> str:
@@ -88,7 +92,9 @@ class TextStyle(ChatStyle):
             f"{number}. {step.actions[0] if step.actions else 'no action'}{_remark(step)}"
             for number, step in enumerate(episode.steps, 1)
         ]
-        return "\n".join(["Your actions:", *turns, "What you saw last:", self.situation(episode.final_observation)])
+        return "\n".join(
+            ["Your actions:", *turns, "What you saw last:", self.situation(episode.final_observation)]
+        )
 
 
 def _remark(step: Step) -> str:
