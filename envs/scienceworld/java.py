@@ -19,6 +19,7 @@ from typing import IO, Any
 from envs.options import EnvSetupError
 
 _SHUTDOWN_S = 10.0
+_OUT_OF_MEMORY = 3  # the exit status that -XX:+ExitOnOutOfMemoryError gives
 
 
 def missing_java() -> str | None:
@@ -50,6 +51,7 @@ class Simulator:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (the Java process writes to it as long as it runs)
         gateway, self.process = _launched(heap_mb, self._errors)
         self._end = weakref.finalize(self, _end, gateway, self.process, self._errors)
+        self._gateway = gateway
         self._server = gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
 
     @property
@@ -68,7 +70,7 @@ class Simulator:
 
     def points(self) -> int:
         """The score from 0 to 100; negative after a mistake that can't be made good."""
-        return round(100 * self._call("getScore"))
+        return round(100 * float(self._call("getScore")))
 
     def completed(self) -> bool:
         """Whether the simulator sees the task as done."""
@@ -80,27 +82,34 @@ class Simulator:
 
     def valid_actions(self) -> tuple[str, ...]:
         """All actions that are possible now, sorted. Slow."""
-        return tuple(sorted(set(self._call("getValidActionObjectCombinations"))))
+        return tuple(sorted(set(self._list("getValidActionObjectCombinations"))))
 
     def solution(self, task: str, variation: int, simplifications: str) -> list[str]:
         """ScienceWorld's own solution of a variation, which is loaded by this. Slow."""
         self._call("load", task, variation, simplifications, True)
-        return list(self._call("getGoldActionSequence"))
+        return self._list("getGoldActionSequence")
 
     def splits(self, task: str) -> tuple[list[int], list[int], list[int]]:
         """A task's official training, development and testing variations. The task is loaded by this."""
         self._call("load", task, 0, "", False)
         names = ("getVariationsTrain", "getVariationsDev", "getVariationsTest")
-        train, dev, test = (list(self._call(name)) for name in names)
+        train, dev, test = map(self._list, names)
         return train, dev, test
 
     def task_names(self) -> list[str]:
         """The names of all tasks."""
-        return list(self._call("getTaskNames"))
+        return self._list("getTaskNames")
 
     def close(self) -> None:
         """End the Java process and wait for it. Idempotent."""
         self._end()
+
+    def _list(self, method: str) -> list[Any]:
+        """A list of the Java process, copied; its own is given up there at once."""
+        theirs = self._call(method)
+        ours = list(theirs)
+        self._gateway.detach(theirs)
+        return ours
 
     def _call(self, method: str, *arguments: Any) -> Any:
         from py4j.protocol import Py4JError
@@ -114,7 +123,7 @@ class Simulator:
                 status = self.process.wait(timeout=1.0)
             except subprocess.TimeoutExpired:
                 raise error from None  # it lives: the call itself failed
-            said = _last_line(self._errors)
+            said = "out of memory, raise heap_mb" if status == _OUT_OF_MEMORY else _last_line(self._errors)
             self.close()
             raise SimulatorDied(f"ScienceWorld's Java process ended (status {status}): {said}") from None
 
@@ -139,7 +148,9 @@ def _launched(heap_mb: int, errors: IO[str]) -> tuple[Any, subprocess.Popen[byte
         said = _last_line(errors)
         errors.close()
         raise EnvSetupError(f"scienceworld: java doesn't start: {said}") from None
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=password)), process
+    # Memory management would send commands whenever Python's garbage collector runs, even to a dead process.
+    parameters = GatewayParameters(port=port, auth_token=password, enable_memory_management=False)
+    return JavaGateway(gateway_parameters=parameters), process
 
 
 def _end(gateway: Any, process: subprocess.Popen[bytes], errors: IO[str]) -> None:

@@ -61,7 +61,7 @@ WON = [
     UNSEEN + "pick_two_obj_and_place-Pillow-None-Sofa-219/trial_T20190907_163327_486300",
     UNSEEN + "pick_two_obj_and_place-KeyChain-None-Safe-219/trial_T20190909_011803_423115",
 ]
-"""Games that the expert wins within 50 turns: four of each type."""
+"""Games that the expert wins within 50 turns, at least four of each type."""
 
 
 def made(**options: Any) -> AlfWorld:
@@ -228,7 +228,9 @@ def test_the_expert_reaches_the_goal_and_only_that_is_rewarded(env: AlfWorld, ki
 @pytest.mark.slow
 @pytest.mark.parametrize("game", WON)
 def test_the_expert_reaches_the_goal_in_four_games_of_each_type(env: AlfWorld, game: str) -> None:
-    assert set(Counter(map(task_type, WON)).values()) == {4}
+    counts = Counter(map(task_type, WON))
+    assert len(counts) == 6
+    assert min(counts.values()) >= 4
     _expert_wins(env, game)
 
 
