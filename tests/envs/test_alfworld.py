@@ -19,6 +19,7 @@ from envs.alfworld.expert import expert_actions
 from envs.alfworld.games import game_file, ids, task_type
 from envs.alfworld.options import Options
 from envs.base import EpisodeRecord, Message, Step, View
+from envs.play import play
 from tests.envs.contract import (
     HOSTILE,
     check_close,
@@ -337,6 +338,17 @@ def test_reset_without_an_instance_or_restart_before_reset_is_refused(env: AlfWo
     for wrong in (env.restart, env.reset, lambda: env.step("look")):
         with pytest.raises(registry.EnvSetupError, match="reset"):
             wrong()
+
+
+def test_a_person_is_told_the_task_and_can_win(env: AlfWorld) -> None:
+    game = WON_QUICKLY["look"]
+    env.reset(options={"instance": game})
+    answers = iter(["dance", "again", *expert_actions(env)])
+    said: list[str] = []
+    assert play("alfworld", {}, game, input_fn=lambda _: next(answers), output_fn=said.append)
+    assert "Your task is to: look at alarmclock under the desklamp." in said[0]
+    assert "reward 0 (not a possible action)" in said
+    assert said[-1].startswith("Won after ")
 
 
 # --- the older command grammar ---

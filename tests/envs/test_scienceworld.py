@@ -18,6 +18,7 @@ import pytest
 
 from envs import registry
 from envs.base import EpisodeRecord, Message, Step, View
+from envs.play import play
 from envs.scienceworld.env import UNKNOWN, ScienceWorld
 from envs.scienceworld.java import Simulator, SimulatorDied
 from envs.scienceworld.tasks import ELECTRICAL, TASKS, parsed, variations
@@ -322,6 +323,14 @@ def test_reset_without_an_instance_or_restart_before_reset_is_refused() -> None:
     for wrong in (env.restart, env.reset, lambda: env.step("look around")):
         with pytest.raises(registry.EnvSetupError, match="reset"):
             wrong()
+
+
+def test_a_person_is_told_the_task_and_can_lose() -> None:
+    answers = iter(["look around", "focus on agent"])
+    said: list[str] = []
+    assert not play("scienceworld", {}, "boil/0", input_fn=lambda _: next(answers), output_fn=said.append)
+    assert "Your task is to boil water." in said[0]
+    assert said[-1] == "Lost after 2 turns, reward -100"
 
 
 # --- prompts ---
