@@ -22,6 +22,8 @@ Placing = Literal["move", "put"]
 KEPT = 4
 """Grounded games that a process keeps. The members of a group play the same one."""
 
+_KEPT_FACTS = 20_000  # a game has about 3,000
+
 _TASK = re.compile(r"Your task is to: ([^\"\n]*)")
 _ANY_TASK = "Your task is to: SOMETHING"
 _ALONE = threading.Lock()  # the translator works on global state
@@ -56,6 +58,7 @@ def grounding(game_file: Path) -> Grounding:
 
 @functools.lru_cache(maxsize=KEPT)
 def _grounding(game_file: Path) -> Grounding:
+    _forget_old_facts()
     data = json.loads(game_file.read_text())
     found = _TASK.search(data["grammar"])
     logic = _logic(data["pddl_domain"], _TASK.sub(_ANY_TASK, data["grammar"]))
@@ -83,6 +86,14 @@ def _logic(domain: str, grammar: str) -> Any:
     from textworld.envs.pddl.logic import GameLogic
 
     return GameLogic(domain=domain, grammar=grammar)
+
+
+def _forget_old_facts() -> None:
+    """TextWorld keeps every fact that it ever made, a megabyte a game. Equal ones serve as well as the same."""
+    from mementos import core
+
+    if len(core._memento_cache) > _KEPT_FACTS:
+        core._memento_cache.clear()
 
 
 def _translated(domain: str, problem: str) -> tuple[Any, str]:
