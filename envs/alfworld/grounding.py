@@ -89,7 +89,7 @@ def _logic(domain: str, grammar: str) -> Any:
 
 
 def _forget_old_facts() -> None:
-    """TextWorld keeps every fact that it ever made, a megabyte a game. Equal ones serve as well as the same."""
+    """TextWorld keeps every fact that it ever made, a megabyte a game. Equal ones serve as well."""
     from mementos import core
 
     if len(core._memento_cache) > _KEPT_FACTS:
