@@ -1,7 +1,7 @@
 """Options of an environment: a frozen dataclass made from a plain dictionary, with errors of one clear line.
 
-An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, or another such class)
-with defaults, and checks its ranges in `__post_init__` by `require`.
+An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, `tuple[..., ...]` or
+another such class) with defaults, and checks its ranges in `__post_init__` by `require`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ def _value(kind: Any, key: str, value: Any) -> Any:
         allowed = get_args(kind)
         require(value in allowed, key, value, "one of " + ", ".join(map(str, allowed)))
         return value
+    if get_origin(kind) is tuple:
+        require(isinstance(value, list | tuple), key, value, "a list")
+        return tuple(_value(get_args(kind)[0], f"{key}[{i}]", item) for i, item in enumerate(value))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, kind):
             return value

@@ -67,10 +67,12 @@ def _read(env: TextEnv, answer: str) -> ParsedAction:
 
 
 def _introduction(env: TextEnv, observation: str, info: Mapping[str, Any]) -> str:
-    prompt = env.style.act_prompt(View(observation, instruction=info.get("instruction", "")))
+    instruction = info.get("instruction", "")
+    prompt = env.style.act_prompt(View(observation, instruction=instruction))
     if isinstance(prompt, str):
         return f"A model sees: {prompt}"
-    return "\n\n".join(message.content for message in prompt if message.role == "system")
+    rules = [message.content for message in prompt if message.role == "system"]
+    return "\n\n".join([*rules, instruction] if instruction else rules)
 
 
 def _asked(input_fn: Callable[[str], str]) -> str:

@@ -33,10 +33,24 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
     entry.name: entry
     for entry in (
         EnvSpec(
+            name="alfworld",
+            summary="Household tasks in text: the 3,827 official games, played by TextWorld",
+            module="envs.alfworld",
+            extra="alfworld",
+            requires=("alfworld", "textworld", "fast_downward"),
+        ),
+        EnvSpec(
             name="minesweeper",
             summary="Open every safe cell of a board with hidden mines (own code, no data)",
             module="envs.minesweeper",
             light=True,
+        ),
+        EnvSpec(
+            name="scienceworld",
+            summary="Elementary-school science in a simulated house: 30 tasks, 7,207 variations (needs Java)",
+            module="envs.scienceworld",
+            extra="scienceworld",
+            requires=("scienceworld", "py4j"),
         ),
         EnvSpec(
             name="sokoban",
