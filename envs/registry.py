@@ -44,6 +44,14 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.sokoban",
             light=True,
         ),
+        EnvSpec(
+            name="miniwob",
+            summary="MiniWoB++: 125 small tasks on web pages, in a real browser (BrowserGym)",
+            module="envs.miniwob",
+            extra="browser",
+            requires=("browsergym.miniwob", "miniwob"),
+            venv="browser",
+        ),
     )
 }
 
