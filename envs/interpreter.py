@@ -61,3 +61,18 @@ def _missing_elsewhere(packages: tuple[str, ...], python: str) -> tuple[str, ...
 def _usual_places(venv: str) -> list[Path]:
     beside = Path(__file__).resolve().parent.parent / f".venv-{venv}"
     return list(dict.fromkeys([beside, Path.cwd() / f".venv-{venv}"]))
+
+
+@functools.cache
+def package_directory(package: str, python: str = sys.executable) -> Path:
+    """Where this package's files lie there. It isn't imported."""
+    if python == sys.executable:
+        found = importlib.util.find_spec(package)
+        places = list(found.submodule_search_locations or ()) if found else []
+    else:
+        code = "import sys, importlib.util as u; print(*u.find_spec(sys.argv[1]).submodule_search_locations)"
+        done = subprocess.run([python, "-c", code, package], capture_output=True, text=True, timeout=60)
+        places = done.stdout.splitlines()[:1]
+    if not places:
+        raise EnvSetupError(f"{python} has no package {package}: run `make setup-envs`")
+    return Path(places[0])

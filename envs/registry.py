@@ -52,6 +52,22 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             requires=("browsergym.miniwob", "miniwob"),
             venv="browser",
         ),
+        EnvSpec(
+            name="webarena",
+            summary="WebArena: 812 tasks on copies of real web sites, which you run (BrowserGym)",
+            module="envs.webarena",
+            extra="browser",
+            requires=("browsergym.webarena", "webarena", "webarena_verified"),
+            venv="browser",
+        ),
+        EnvSpec(
+            name="workarena",
+            summary="WorkArena: 33 kinds of office tasks on a ServiceNow instance, which you have (BrowserGym)",
+            module="envs.workarena",
+            extra="browser",
+            requires=("browsergym.workarena",),
+            venv="browser",
+        ),
     )
 }
 
