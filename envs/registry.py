@@ -49,7 +49,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             summary="MiniWoB++: 125 small tasks on web pages, in a real browser (BrowserGym)",
             module="envs.miniwob",
             extra="browser",
-            requires=("browsergym.miniwob", "miniwob"),
+            requires=("browsergym", "miniwob", "playwright"),
             venv="browser",
         ),
         EnvSpec(

@@ -90,7 +90,7 @@ def _read_page(page: Any, options: BrowserOptions) -> tuple[str, str]:
     for left in reversed(range(_TRIES)):
         try:
             reading._pre_extract(page, lenient=left == 0, tags_to_mark="all" if html else "standard_html")
-            snapshot = reading.extract_dom_snapshot(page) if html or options.coordinates else None
+            snapshot = reading.extract_dom_snapshot(page)
             tree = None if html else reading.extract_merged_axtree(page)
             focused = reading.extract_focused_element_bid(page)
         except (playwright.sync_api.Error, reading.MarkingError) as error:
@@ -101,19 +101,31 @@ def _read_page(page: Any, options: BrowserOptions) -> tuple[str, str]:
         else:
             reading._post_extract(page)
             break
-    properties = None
-    if options.coordinates:
-        scale = getattr(page, "_bgym_scale_factor", 1.0)
-        properties = reading.extract_dom_extra_properties(snapshot, scale_factor=scale)
-    centres = {"extra_properties": properties, "with_center_coords": options.coordinates}
+    scale = getattr(page, "_bgym_scale_factor", 1.0)
+    properties = reading.extract_dom_extra_properties(snapshot, scale_factor=scale)
+    shown = {"extra_properties": properties, "with_center_coords": options.coordinates}
     if html:
-        return telling.prune_html(telling.flatten_dom_to_str(snapshot, **centres)), focused
-    # Newer browsers than BrowserGym knows say more than anybody wants to read: each line of a text again, and
-    # the address of each link.
-    roles = [*telling.IGNORED_AXTREE_ROLES, "InlineTextBox"]
-    said = [*telling.IGNORED_AXTREE_PROPERTIES, "url"]
-    text = telling.flatten_axtree_to_str(tree, ignored_roles=roles, ignored_properties=said, **centres)
+        return telling.prune_html(telling.flatten_dom_to_str(snapshot, **shown)), focused
+    _tidy(tree["nodes"], properties)
+    roles = [*telling.IGNORED_AXTREE_ROLES, *_NOISE]
+    said = [*telling.IGNORED_AXTREE_PROPERTIES, "url"]  # a link's address says little and is long
+    text = telling.flatten_axtree_to_str(tree, ignored_roles=roles, ignored_properties=said, **shown)
     return text, focused
+
+
+_NOISE = ("InlineTextBox", "blank")
+"""Roles that aren't shown: newer browsers than BrowserGym knows repeat the lines of each text, and tell of the
+space between texts (see `_tidy`)."""
+
+
+def _tidy(nodes: list[dict[str, Any]], properties: dict[str, Any]) -> None:
+    """Rename nodes: BrowserGym leaves out every generic one, but one that can be clicked must be shown."""
+    for node in nodes:
+        role, name = node["role"], node.get("name", {}).get("value", "")
+        if role["value"] == "generic" and properties.get(node.get("browsergym_id"), {}).get("clickable"):
+            role["value"] = "element"
+        elif role["value"] == "StaticText" and not name.strip():
+            role["value"] = "blank"
 
 
 def _picture(page: Any) -> bytes:
