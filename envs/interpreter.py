@@ -40,6 +40,11 @@ def interpreter(entry: EnvSpec) -> str:
     )
 
 
+def runs_here(python: str) -> bool:
+    """Whether this process runs that Python."""
+    return python == sys.executable or Path(python).parent.parent.resolve() == Path(sys.prefix).resolve()
+
+
 def missing_packages(packages: Sequence[str], python: str = sys.executable) -> list[str]:
     """Those of these modules that aren't installed there."""
     if python == sys.executable:

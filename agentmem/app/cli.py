@@ -5,6 +5,7 @@ An `AgentMemError` is printed as one line and ends the program with its class's 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -118,6 +119,16 @@ def _options(overrides: list[str] | None) -> dict[str, object]:
     return parse_assignments(overrides or ())
 
 
+def _in_its_own_python(name: str) -> None:
+    """Become this command in the environment's own virtual environment, if it has one and this isn't it."""
+    from envs.interpreter import interpreter, runs_here
+    from envs.registry import spec
+
+    python = interpreter(spec(name))
+    if not runs_here(python):
+        os.execv(python, [python, "-m", "agentmem", *sys.argv[1:]])
+
+
 @envs_app.command("list")
 def envs_list() -> None:
     """What there is, and what is missing."""
@@ -148,6 +159,7 @@ def envs_play(
     """Play an environment in the terminal."""
     from envs.play import play
 
+    _in_its_own_python(name)
     play(name, _options(overrides), instance=instance)
 
 
@@ -156,6 +168,7 @@ def envs_bench(name: str, overrides: Overrides = None) -> None:
     """Steps per second, reset time and memory."""
     from envs.play import bench
 
+    _in_its_own_python(name)
     for key, value in bench(name, _options(overrides)).items():
         typer.echo(f"{key:<20} {value:,.3f}")
 

@@ -22,6 +22,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 from envs.base import EnvLost, Info, Instance, TextEnv
@@ -147,19 +148,17 @@ class BrowserEnv(TextEnv):
 
     def _begin(self, task: BrowserTask) -> dict[str, Any]:
         """Start BrowserGym's environment for this task; its first observation."""
-        from browsergym.core.action.highlevel import HighLevelActionSet
         from browsergym.core.env import BrowserEnv as GymEnv
 
         if self._process is None:
             self._process = BrowserProcess.acquire(self.options.chromium)
         self._process.init_scripts = self.init_scripts
-        subsets = ["chat", "infeas", "bid", "coord", "nav", "tab"]  # `read` narrows them
         self._gym = GymEnv(
             task_entrypoint=task.make,
             task_kwargs=dict(task.arguments),
             slow_mo=0,
             pw_context_kwargs=dict(task.context),
-            action_mapping=HighLevelActionSet(subsets, multiaction=False, strict=True).to_python_code,
+            action_mapping=_action_set().to_python_code,
             use_raw_page_output=True,
             pre_observation_delay=self.options.pre_observation_delay_s,
         )
@@ -208,3 +207,12 @@ class BrowserEnv(TextEnv):
         except BaseException:
             self._leave()
             raise
+
+
+@cache
+def _action_set() -> Any:
+    """BrowserGym's whole set; `read` has narrowed it before."""
+    from browsergym.core.action.highlevel import HighLevelActionSet
+
+    subsets = ["chat", "infeas", "bid", "coord", "nav", "tab"]
+    return HighLevelActionSet(subsets, multiaction=False, strict=True)

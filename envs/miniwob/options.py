@@ -15,8 +15,8 @@ class Options(BrowserOptions):
     """`max_turns` is for the trial loop."""
 
     tasks: str = "all"
-    """`all` (the 125 of the benchmark), `basic` (those of one or few simple steps, readable as text), or task
-    names with commas between them."""
+    """`all` (the 125 of the benchmark), `basic` (29 that a few clicks and entries do), or names of tasks with
+    commas between them."""
     train_seeds: int = 200
     """How many seeds of each task the split `train` has, from 0."""
     eval_seeds: int = 5

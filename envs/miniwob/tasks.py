@@ -33,11 +33,13 @@ TASKS = tuple(_ALL.split())
 """All of the benchmark, in BrowserGym's order."""
 
 _BASIC = """
-click-button click-checkboxes click-dialog click-link click-option click-tab click-test click-test-2
-enter-password enter-text focus-text login-user
+buy-ticket click-button click-button-sequence click-checkboxes click-checkboxes-transfer click-collapsible
+click-dialog click-dialog-2 click-link click-option click-tab click-tab-2 click-test click-test-2
+click-widget email-inbox-delete email-inbox-important enter-date enter-password enter-text enter-text-2
+enter-time find-word focus-text focus-text-2 login-user read-table simple-arithmetic unicode-test
 """
 BASIC = tuple(_BASIC.split())
-"""Those of one or few simple steps, on pages that can be read as text."""
+"""Those that a few clicks and entries on numbered elements do, on pages that can be read as text."""
 
 FIRST_EVAL_SEED = 10_000
 
