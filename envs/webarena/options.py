@@ -45,6 +45,8 @@ class Options(BrowserOptions):
     """Tell of the homepage with its list of sites and accounts, as WebArena's prompts do."""
     na_hint: bool = False
     """Tell that an impossible task is to be answered by "N/A", as some of WebArena's prompts do."""
+    pre_observation_delay_s: float = 0.5
+    """As BrowserGym's: large sites go on working after a click, and a turn is scored right after it."""
 
     def __post_init__(self) -> None:
         BrowserOptions.__post_init__(self)
