@@ -2,34 +2,38 @@
 
 Imported only where the packages are (see `envs/interpreter.py`).
 
-WorkArena waits half a second before it looks whether a new record is there, three before it looks at an
-order, and half a second for a form. Here it looks at once and then with the same waits: what it finds is the
-same. A menu task of WorkArena's leaves the user behind that was made for it; here each is removed.
+WorkArena waits half a second after each record that it makes before it looks whether it is there. Here it
+looks at once, and then at the same intervals. (Its wait of three seconds before it looks at an order stays: it
+looks only once.) Its menu task leaves the user behind that was made for it; here each is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import playwright.sync_api
 import requests
 from browsergym import workarena
 from browsergym.workarena.api import utils as api
-from browsergym.workarena.tasks import service_catalog
 from browsergym.workarena.tasks.base import AbstractServiceNowTask
 
 from envs.base import EnvLost
 from envs.browser.observation import brief_error
+from envs.options import EnvSetupError
 from envs.workarena.instance import address
 
 FIRST_WAIT_S = 0.02
 """How long it waits before it looks for the first time."""
 _PREFIX = "workarena.servicenow."
+_REFUSED = (
+    "workarena: the instance at {} refused: check SNOW_INSTANCE_UNAME and SNOW_INSTANCE_PWD, and that this user "
+    "is an administrator"
+)
 
 
 class _Waits:
@@ -52,7 +56,10 @@ def _hasten() -> None:
     def asked(*given: Any, **named: Any) -> Any:
         if named.get("method", "GET") != "GET" or named.get("wait_for_record"):
             waits.first = True
-        return call(*given, **named)
+        try:
+            return call(*given, **named)
+        except KeyError:  # it looks at the answer before it looks whether it was refused
+            raise EnvSetupError(_REFUSED.format(address())) from None
 
     api.sleep = waits
     _rebind(call, asked)
@@ -60,8 +67,6 @@ def _hasten() -> None:
 
 def _rebind(old: Any, new: Any) -> None:
     """Every module of WorkArena's that has this function under its name gets the other one."""
-    import sys
-
     for name, module in list(sys.modules.items()):
         if name.startswith("browsergym.workarena") and getattr(module, old.__name__, None) is old:
             setattr(module, old.__name__, new)
@@ -90,11 +95,14 @@ def task_class(name: str) -> Any:
             return found
 
         def teardown(self) -> None:
-            if self.delete_user_on_teardown:
-                super().teardown()
-            if self.delete_user_on_teardown:
-                AbstractServiceNowTask.teardown(self)
-                self.delete_user_on_teardown = False
+            made, self.delete_user_on_teardown = self.delete_user_on_teardown, False
+            try:
+                super().teardown()  # the records of the task, if it remembers to
+            finally:
+                if made:
+                    self.delete_user_on_teardown = True
+                    AbstractServiceNowTask.teardown(self)
+                    self.delete_user_on_teardown = False
 
     return Task
 
@@ -105,6 +113,8 @@ def _naming() -> Iterator[None]:
     try:
         yield
     except (playwright.sync_api.Error, requests.RequestException, RuntimeError) as error:
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+            raise EnvSetupError(_REFUSED.format(address())) from error
         if isinstance(error, EnvLost):
             raise
         raise EnvLost(f"workarena: the instance at {address()} failed: {brief_error(str(error))}") from error

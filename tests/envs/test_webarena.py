@@ -138,7 +138,14 @@ RIGHT_AND_WRONG = {
 }
 
 
-@pytest.mark.parametrize("family", RIGHT_AND_WRONG)
+@pytest.mark.parametrize(
+    "family",
+    [
+        *("an exact answer", "an address", "what a page holds"),
+        pytest.param("an answer that includes something", marks=pytest.mark.slow),
+        pytest.param("an answer and an address", marks=pytest.mark.slow),
+    ],
+)
 def test_a_right_run_scores_1_and_a_wrong_one_0(env: Elsewhere, places: WebArenaSites, family: str) -> None:
     number, right, wrong = RIGHT_AND_WRONG[family]
     places.forget()
@@ -190,6 +197,7 @@ def test_a_judged_task_is_judged_when_it_is_answered(judged: Elsewhere, judge: J
         assert [model for model, _ in judge.asked] == ["a-judge", "a-judge"]  # one for each reference
 
 
+@pytest.mark.slow
 def test_the_reason_why_a_task_is_impossible_is_judged(judged: Elsewhere, judge: JudgeEndpoint) -> None:
     judge.asked.clear()
     _, last = browsed(judged, 101, [("report_infeasible", "whatever")])
@@ -202,6 +210,7 @@ def test_the_reason_why_a_task_is_impossible_is_judged(judged: Elsewhere, judge:
     assert len(judge.asked) == 2
 
 
+@pytest.mark.slow
 def test_without_a_key_there_is_no_judge(places: WebArenaSites) -> None:
     there = Elsewhere("webarena", {"fuzzy": "judge"}, OPENAI_API_KEY="", **places.environment)
     try:
@@ -218,9 +227,8 @@ def test_verified_scores_the_answer_and_what_the_browser_sent(
         return answer(json.dumps({"task_type": kind, "status": "SUCCESS", "retrieved_data": data}))
 
     runs: list[tuple[int, list[Move], float]] = [
-        (0, [said("retrieve", ["Quest Lumaflex™ Band"])], 1.0),
         (0, [said("retrieve", ["Sprite Yoga Strap"])], 0.0),
-        (0, [answer("Quest Lumaflex™ Band")], 0.0),
+        (0, [said("retrieve", ["Quest Lumaflex™ Band"])], 1.0),
         (44, [("click", "To-Do List"), said("navigate")], 1.0),
         (44, [said("navigate")], 0.0),
     ]
@@ -233,6 +241,8 @@ def test_verified_scores_the_answer_and_what_the_browser_sent(
 @pytest.mark.slow
 def test_verified_scores_what_was_changed(verified: Elsewhere, places: WebArenaSites) -> None:
     done = answer(json.dumps({"task_type": "mutate", "status": "SUCCESS", "retrieved_data": None}))
+    _, last = browsed(verified, 0, [answer("Quest Lumaflex™ Band")])  # in another form
+    assert last[1:3] == (0.0, True)
     for words, score in (("no", 0.0), ("lgtm", 1.0)):
         moves = [("click", "Semantic"), ("fill", "Comment", words), ("click", "Comment"), done]
         _, (_, reward, over, _) = browsed(verified, 390, moves)
@@ -243,6 +253,7 @@ def test_verified_scores_what_was_changed(verified: Elsewhere, places: WebArenaS
         assert (reward, over) == (score, True)
 
 
+@pytest.mark.slow
 def test_a_restart_is_the_same_page_logged_in_anew(env: Elsewhere, places: WebArenaSites) -> None:
     before = len(places.logins)
     actions, _ = browsed(env, 182, [("click", "Explore"), ("go_back",), ("click", "Homepage")])
@@ -250,6 +261,7 @@ def test_a_restart_is_the_same_page_logged_in_anew(env: Elsewhere, places: WebAr
     assert places.logins[before:] == ["gitlab"] * 4
 
 
+@pytest.mark.slow
 def test_a_page_of_another_site_ends_the_episode(env: Elsewhere, judge: JudgeEndpoint) -> None:
     _, last = browsed(env, 44, [("goto", judge.url)])
     assert last[1:3] == (0.0, True)
