@@ -27,6 +27,7 @@ class EnvWorker:
         step_timeout_s: float,
         start_timeout_s: float = 120.0,
         client_lease_s: float = 60.0,
+        memory_limit_mib: float | None = None,
     ) -> None:
         self.name = name
         self._service = EnvService(
@@ -35,6 +36,7 @@ class EnvWorker:
             step_timeout_s=step_timeout_s,
             start_timeout_s=start_timeout_s,
             client_lease_s=client_lease_s,
+            memory_limit_mib=memory_limit_mib,
         )
 
     async def exchange(self, client: str, calls: bytes) -> bytes:
@@ -83,11 +85,25 @@ class RayWorker:
 
 
 def create(
-    settings: EnvSettings, name: str, *, slots: int, step_timeout_s: float, **options: Any
+    settings: EnvSettings,
+    name: str,
+    *,
+    slots: int,
+    step_timeout_s: float,
+    start_timeout_s: float = 120.0,
+    memory_limit_mib: float | None = None,
+    **options: Any,
 ) -> ActorHandle:
     """Make the Ray actor. `options` are Ray's, as `num_cpus`, `resources` or `runtime_env`."""
     import ray
 
     defaults: dict[str, Any] = {"num_cpus": 0, "max_concurrency": 1000}
     actor = ray.remote(EnvWorker).options(**{**defaults, **options})
-    return actor.remote(settings, name, slots=slots, step_timeout_s=step_timeout_s)
+    return actor.remote(
+        settings,
+        name,
+        slots=slots,
+        step_timeout_s=step_timeout_s,
+        start_timeout_s=start_timeout_s,
+        memory_limit_mib=memory_limit_mib,
+    )

@@ -213,6 +213,8 @@ class Fleet:
                 name,
                 slots=env.slots_per_worker,
                 step_timeout_s=env.step_timeout_s,
+                start_timeout_s=env.start_timeout_s,
+                memory_limit_mib=env.memory_limit_mib,
                 **options,
             )
             member = _Live(name, handle)

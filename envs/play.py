@@ -85,17 +85,19 @@ def _asked(input_fn: Callable[[str], str]) -> str:
 
 
 def bench(
-    name: str, options: Mapping[str, Any], *, seconds: float = 3.0, steps: int | None = None
+    name: str, options: Mapping[str, Any], *, seconds: float | None = None, steps: int | None = None
 ) -> dict[str, float]:
-    """Play random actions for about `seconds`, or for `steps` steps.
+    """Play random actions for about `seconds` (3, or 20 if it isn't light), or for `steps` steps.
 
     They are admissible ones or, where an environment doesn't list these, what its module's
     `sample_action(rng, observation)` says.
 
     Returns `steps_per_s` (step, prompt and parse; resets not counted), `step_us`, `reset_ms` (mean over
-    different instances), `restart_ms`, `steps`, `episodes`, `peak_rss_mib` of this process and `peak_tree_mib`
-    of it with all that it started (see `memory`; looked at now and then).
+    different instances), `restart_ms`, `steps`, `episodes`, `peak_rss_mib` of this process, and
+    `peak_tree_mib` of it with all that it started (see `memory`; looked at now and then).
     """
+    if seconds is None:
+        seconds = 3.0 if spec(name).light else 20.0
     settings = dict(options)
     known = validate_options(name, settings)
     if hasattr(known, "admissible"):
@@ -125,7 +127,7 @@ def bench(
                 elif sample is not None:
                     answer = sample(rng, observation)
                 else:
-                    raise EnvSetupError(f"{name} lists no admissible actions, so it can't be measured so")
+                    raise EnvSetupError(f"{name} names no actions, so it can't be measured so")
                 at = time.perf_counter()
                 env.style.act_prompt(View(observation, episode=turn % 3, episodes=3))
                 env.style.parse_action(answer)

@@ -220,7 +220,7 @@ class LearnerGroup:
                 # An actor's death breaks its peers' collectives: give it a moment to be known as the cause.
                 deadline = min(deadline, time.monotonic() + GRACE_S)
         if failed:
-            raise self._error(phase, failed)
+            raise error_of(self.settings.policy, phase, failed)
         if pending:
             raise LearnerError(
                 self.settings.policy,
@@ -230,31 +230,6 @@ class LearnerGroup:
             )
         return [answers[rank] for rank in sorted(answers)]
 
-    def _error(self, phase: str, failed: dict[int, BaseException]) -> BaseException:
-        """The error to raise: a death before a typed error before anything else."""
-        from ray.exceptions import RayError, RayTaskError
-
-        for rank, error in sorted(failed.items()):
-            # Not raised by the rank's own code: killed, out of memory, its node lost.
-            if isinstance(error, RayError) and not isinstance(error, RayTaskError):
-                return LearnerError(
-                    self.settings.policy, phase, [rank], f"its process died ({_first_line(error)})"
-                )
-        causes = {
-            rank: error.cause if isinstance(error, RayTaskError) and error.cause is not None else error
-            for rank, error in failed.items()
-        }
-        for _, cause in sorted(causes.items()):
-            if isinstance(cause, AgentMemError):
-                return cause
-        rank, cause = min(causes.items())
-        wrapped = AgentMemError(
-            f"learner of policy '{self.settings.policy}': rank {rank}, phase {phase}: "
-            f"{type(cause).__name__}: {_first_line(cause)}"
-        )
-        wrapped.__cause__ = failed[rank]
-        return wrapped
-
     def _manifest(self, value: Any) -> WeightUpdate:
         if not isinstance(value, WeightUpdate):
             raise TypeError(f"rank 0 published {type(value).__name__}, not a WeightUpdate")
@@ -263,6 +238,30 @@ class LearnerGroup:
     def _check_open(self) -> None:
         if not self.actors:
             raise LearnerError(self.settings.policy, "call", [0], "the group is closed")
+
+
+def error_of(policy: str, phase: str, failed: dict[int, BaseException]) -> BaseException:
+    """What to raise for ranks that failed: a death before a typed error before anything else."""
+    from ray.exceptions import RayError, RayTaskError
+
+    for rank, error in sorted(failed.items()):
+        # Not raised by the rank's own code: killed, out of memory, its node lost.
+        if isinstance(error, RayError) and not isinstance(error, RayTaskError):
+            return LearnerError(policy, phase, [rank], f"its process died ({_first_line(error)})")
+    causes = {
+        rank: error.cause if isinstance(error, RayTaskError) and error.cause is not None else error
+        for rank, error in failed.items()
+    }
+    for _, cause in sorted(causes.items()):
+        if isinstance(cause, AgentMemError):
+            return cause
+    rank, cause = min(causes.items())
+    wrapped = AgentMemError(
+        f"learner of policy '{policy}': rank {rank}, phase {phase}: "
+        f"{type(cause).__name__}: {_first_line(cause)}"
+    )
+    wrapped.__cause__ = failed[rank]
+    return wrapped
 
 
 def _first_line(error: BaseException) -> str:

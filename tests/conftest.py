@@ -1,6 +1,7 @@
-"""What every test may rely on: one thread, no model hub, a cache of made models of its own.
+"""What every test may rely on: one thread, no model hub, a cache of made things of its own.
 
 The environment is set before anything heavy is imported, so that processes started by tests have it, too.
+Test processes that run side by side (`pytest -n`) share the cache of the one that started them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-_CACHE = tempfile.mkdtemp(prefix="agentmem-test-models-")
+_STARTED_BY_ANOTHER = "PYTEST_XDIST_WORKER" in os.environ
+_CACHE = (
+    os.environ["AGENTMEM_CACHE"] if _STARTED_BY_ANOTHER else tempfile.mkdtemp(prefix="agentmem-test-cache-")
+)
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,8 +33,9 @@ if _DATA.is_dir():
 
 
 def pytest_unconfigure() -> None:
-    """The made models go with the session."""
-    shutil.rmtree(_CACHE, ignore_errors=True)
+    """What was made goes with the session."""
+    if not _STARTED_BY_ANOTHER:
+        shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ with a later exchange. A client has one exchange waiting at most; a newer one se
 How environments are held:
 - Others than light ones: one process each, so that a hang or crash costs its own slot only. After the
   deadline the process is killed, the trial's attempt fails, and the slot gets a fresh process.
+- A process that holds more memory than `memory_limit_mib` (with all below it) is killed in the same way; one
+  above four fifths of it is replaced as soon as its slot is free, which costs nobody anything (`recycled`).
 - Light ones share one process. Should one hang all the same, the trials in that process fail their attempt,
   and from then on this worker gives every slot a process of its own (`demoted`).
 
@@ -38,6 +40,9 @@ from agentmem.failures import Failure, FailureKind
 
 POLL_S = 5.0
 """An exchange without answers returns after this time, so that a silent worker is told from a slow one."""
+MEMORY_LOOK_S = 2.0
+RECYCLE_AT = 0.8
+"""Share of the memory limit from which a free slot's process is replaced."""
 LINGER_S = 0.002
 """How long a first answer waits for others, so that they travel together."""
 
@@ -56,6 +61,8 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     reclaimed: int
     """Slots taken back from silent clients."""
     demoted: bool
+    recycled: int = 0
+    """Processes replaced between two trials, for their memory."""
 
 
 class _Session:
@@ -100,8 +107,10 @@ class EnvService:
         step_timeout_s: float,
         start_timeout_s: float = 120.0,
         client_lease_s: float = 60.0,
+        memory_limit_mib: float | None = None,
     ) -> None:
         self._settings = settings
+        self._memory_limit_mib = memory_limit_mib
         self._step_s, self._start_s = step_timeout_s, max(start_timeout_s, step_timeout_s)
         self._client_lease_s = max(client_lease_s, 2 * POLL_S)
         self._slots = [_Slot(n) for n in range(slots)]
@@ -113,9 +122,9 @@ class EnvService:
         self._shared: HostProcess | None = None
         self._hosts: set[HostProcess] = set()
         self._demoted = not settings.light
-        self._calls = self._hung = self._crashed = self._reclaimed = 0
+        self._calls = self._hung = self._crashed = self._reclaimed = self._recycled = 0
         self._closed = False
-        self._reaper: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
 
     async def exchange(self, client_name: str, data: bytes) -> bytes:
         """Accept calls; return answers (maybe none) within `POLL_S`."""
@@ -123,8 +132,8 @@ class EnvService:
         if client is None:
             client = self._clients[client_name] = _Client(client_name)
         client.seen = time.monotonic()
-        if self._reaper is None:
-            self._reaper = asyncio.get_running_loop().create_task(self._reap())
+        if not self._tending:
+            self._tend()
         for call in decode_calls(data):
             self._accept(client, call)
         _wake(client)
@@ -148,6 +157,7 @@ class EnvService:
             crashed=self._crashed,
             reclaimed=self._reclaimed,
             demoted=self._demoted and self._settings.light,
+            recycled=self._recycled,
         )
 
     def forget(self, client_name: str) -> int:
@@ -168,8 +178,8 @@ class EnvService:
     async def close(self, timeout_s: float = 3.0) -> None:
         """End all environments, bounded."""
         self._closed = True
-        if self._reaper is not None:
-            self._reaper.cancel()
+        for task in self._tending:
+            task.cancel()
         await asyncio.gather(*(host.close(timeout_s) for host in self._hosts))
 
     # --- sessions
@@ -292,6 +302,30 @@ class EnvService:
             _wake(client)
         elif len(client.ready) == 1:
             asyncio.get_running_loop().call_later(LINGER_S, _wake, client)
+
+    def _tend(self) -> None:
+        """Start what goes on beside the calls."""
+        loop = asyncio.get_running_loop()
+        self._tending.append(loop.create_task(self._reap()))
+        if self._memory_limit_mib is not None:
+            self._tending.append(loop.create_task(self._watch_memory(self._memory_limit_mib)))
+
+    async def _watch_memory(self, limit_mib: float) -> None:
+        """Replace processes that grow too large."""
+        while True:
+            await asyncio.sleep(MEMORY_LOOK_S)
+            for host in [host for host in self._hosts if not host.dead]:
+                held = await host.resident_mib()
+                told = f"environment {self._settings.name}: its process holds {held:,.0f} MiB, more than"
+                if held > limit_mib:
+                    host.kill(f"{told} env.memory_limit_mib={limit_mib:g}")
+                elif held > RECYCLE_AT * limit_mib and not self._in_use(host):
+                    host.counted = True
+                    self._recycled += 1
+                    host.kill(f"{told} {RECYCLE_AT:.0%} of env.memory_limit_mib={limit_mib:g}")
+
+    def _in_use(self, host: HostProcess) -> bool:
+        return any(slot.host is host and slot.session is not None for slot in self._slots)
 
     async def _reap(self) -> None:
         """Take back the slots of silent clients."""

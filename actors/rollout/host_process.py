@@ -3,7 +3,8 @@
 Invariants:
 - Calls are answered in order; the deadline of a call starts when the one before it is answered.
 - When a deadline passes or the process ends, every outstanding call gets an infrastructure failure, `dead` is
-  set, and the process is killed (a hang can't be interrupted in any other way). It is never used again.
+  set, and the process is killed (a hang can't be interrupted in any other way) with all that it has started.
+  It is never used again.
 - `answered` is called once for each call, from the event loop.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import uuid
 from collections import deque
 from collections.abc import Callable
 
@@ -20,6 +22,7 @@ import msgspec
 
 from actors.rollout.env_host import frame
 from actors.rollout.env_wire import Answer, Call, EnvSettings, encode, failed
+from actors.rollout.process_tree import MARK, end_all, end_marked, family, resident_mib
 from agentmem.failures import Failure, FailureKind
 from envs.options import EnvSetupError
 
@@ -42,6 +45,7 @@ class HostProcess:
         """Slots of it that have been reset once (their next reset is no start)."""
         self._name, self._answered = settings.name, answered
         self._settings = settings
+        self._mark = uuid.uuid4().hex
         self._outstanding: deque[tuple[Call, float]] = deque()
         self._unsent: list[bytes] = [frame(msgspec.msgpack.encode(settings))]
         self._process: asyncio.subprocess.Process | None = None
@@ -58,6 +62,12 @@ class HostProcess:
     def ended(self) -> bool:
         """The process is gone."""
         return self._life.done()
+
+    async def resident_mib(self) -> float:
+        """Memory of the process and all that it has started."""
+        if self.pid is None or self.dead:
+            return 0.0
+        return await asyncio.to_thread(resident_mib, self.pid)
 
     def send(self, call: Call, deadline_s: float) -> None:
         """Ask for one call, to be answered within `deadline_s` of when it is begun."""
@@ -78,8 +88,11 @@ class HostProcess:
         if self._timer is not None:
             self._timer.cancel()
         if self._process is not None and self._process.returncode is None:
+            # A light environment starts nothing, and is held by one process with many others.
+            below = [] if self._settings.light else family(self._process.pid)
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
+            end_all(below)
         while self._outstanding:
             call, _ = self._outstanding.popleft()
             failure = Failure(kind=FailureKind.INFRASTRUCTURE, what=f"EnvError: {why}", where=self._name)
@@ -104,7 +117,7 @@ class HostProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 # In the worker's own process group, so that whatever ends the worker's group ends it, too.
-                env=_surroundings(foreign=python != sys.executable),
+                env={**_surroundings(foreign=python != sys.executable), MARK: self._mark},
             )
         except (OSError, EnvSetupError) as error:
             self.kill(f"environment {self._name}: its process can't be started: {error}")
@@ -123,6 +136,8 @@ class HostProcess:
                 self._take(_answer.decode(await read(int.from_bytes(head, "big"))))
         code = await process.wait()
         self.kill(f"environment {self._name}: its process ended with exit code {code}")
+        if not self._settings.light:
+            await asyncio.to_thread(end_marked, self._mark)
 
     def _take(self, answer: Answer) -> None:
         if self.dead:

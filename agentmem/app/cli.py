@@ -164,12 +164,16 @@ def envs_play(
 
 
 @envs_app.command("bench")
-def envs_bench(name: str, overrides: Overrides = None) -> None:
+def envs_bench(
+    name: str,
+    overrides: Overrides = None,
+    seconds: Annotated[float | None, typer.Option(help="For how long (default: 3, or 20).")] = None,
+) -> None:
     """Steps per second, reset time and memory."""
     from envs.play import bench
 
     _in_its_own_python(name)
-    for key, value in bench(name, _options(overrides)).items():
+    for key, value in bench(name, _options(overrides), seconds=seconds).items():
         typer.echo(f"{key:<20} {value:,.3f}")
 
 

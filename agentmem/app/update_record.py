@@ -1,4 +1,4 @@
-"""From an update's groups and result to its line in `metrics.jsonl`. Pure."""
+"""From an update's groups and result to its line in `metrics.jsonl`, and to the groups' outcomes. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.app.records import UpdateRecord
 from agentmem.evaluation.pass_at_k import pass_at_k
-from agentmem.replay import Group
+from agentmem.replay import Group, Outcome
 from agentmem.trajectory import Trial, TurnKind
 
 if TYPE_CHECKING:
@@ -74,6 +74,18 @@ def make_record(
         invalid_share=result.rows.invalid_share,
         reflection_tokens=sum(c.get(TurnKind.REFLECT, 0) for c in counts),
     )
+
+
+def outcomes(groups: Sequence[Group], result: UpdateResult) -> dict[Outcome, list[str]]:
+    """What became of an update's groups: trained, or filtered, as no token of theirs had a gradient (every
+    member was rewarded alike, or none could be used). An outcome that no group had is left out.
+    """
+    tokens = {record.ticket: record.tokens for record in result.records}
+    ends: dict[Outcome, list[str]] = {}
+    for group in groups:
+        learned = any(tokens.get(trial.ticket, 0) for trial in group.trials)
+        ends.setdefault(Outcome.TRAINED if learned else Outcome.FILTERED, []).append(group.id)
+    return ends
 
 
 def staleness(trials: Sequence[Trial], age: Callable[[int], int]) -> list[int]:

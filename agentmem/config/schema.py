@@ -37,6 +37,11 @@ class EnvConfig(Section):
     """Environments that one worker holds at once."""
     step_timeout_s: Positive = 60.0
     """A step or reset that takes longer fails its trial's attempt, and its slot is replaced."""
+    start_timeout_s: Positive = 120.0
+    """The same for the first reset in a new process, which may start a JVM or a browser."""
+    memory_limit_mib: Count | None = None
+    """Memory of one environment's process with all below it. Beyond it the process is replaced, as after a
+    hang; beyond four fifths of it, as soon as it is free."""
     max_turns: Count = 7
     """Turns of an episode before it stops by step_limit."""
     eval_max_turns: Count | None = None
@@ -331,13 +336,13 @@ class RunConfig(Section):
             refuse(
                 "replay.min_group",
                 self.replay.min_group,
-                f"at most rollout.group_size ({self.rollout.group_size})",
+                f"must be at most rollout.group_size ({self.rollout.group_size})",
             )
         if self.replay.hard_staleness < self.replay.max_staleness:
             refuse(
                 "replay.hard_staleness",
                 self.replay.hard_staleness,
-                f"at least replay.max_staleness ({self.replay.max_staleness})",
+                f"must be at least replay.max_staleness ({self.replay.max_staleness})",
             )
         if self.replay.max_staleness == 0 and self.weights.every > 1:
             refuse(
@@ -349,8 +354,8 @@ class RunConfig(Section):
             refuse(
                 "replay.reconnect_s",
                 self.replay.reconnect_s,
-                f"more than supervision.ping_timeout_s ({self.supervision.ping_timeout_s:g}), after which a "
-                "frozen server is replaced",
+                f"must be more than supervision.ping_timeout_s ({self.supervision.ping_timeout_s:g}), after "
+                "which a frozen server is replaced",
             )
         if self.weights.transport in ("nccl", "ipc") and any(
             self.engines[n].gpus == 0 for n, p in self.policies.items() if p.trained

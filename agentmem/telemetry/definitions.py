@@ -43,6 +43,13 @@ _ENDS = ("submitted", "trained", "filtered", "failed", "expired")
 _DEFINITIONS = (
     *(Definition(f"agentmem_{s}_tickets", Kind.GAUGE, f"Training tickets now {s}.") for s in _STATES),
     *(Definition(f"agentmem_{s}_tickets_total", Kind.COUNTER, f"Training tickets {s}.") for s in _ENDS),
+    Definition("agentmem_expired_by_env_total", Kind.COUNTER, "Training tickets expired.", ("env",)),
+    Definition(
+        "agentmem_expired_by_length_total",
+        Kind.COUNTER,
+        "Training tickets expired, by the sampled tokens of the trial (reason: its upper bound).",
+        ("reason",),
+    ),
     Definition("agentmem_trials_total", Kind.COUNTER, "Trials finished.", ("env",)),
     Definition(
         "agentmem_episodes_total", Kind.COUNTER, "Episodes finished, by stop reason.", ("env", "reason")

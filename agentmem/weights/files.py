@@ -2,7 +2,8 @@
 
 Sender: writes `v00000007/model.safetensors` in a hidden directory and renames it, so a partial snapshot is
 never visible. A snapshot is kept until every engine that it was published for has acknowledged it (or a newer
-version), or until its lease ends; the newest one and those that engines serve are always kept.
+version), or until its lease ends; the newest two and those that engines serve are always kept (the one before
+the newest is what an engine gets that is being started while the newest is published).
 Receiver: reads the snapshot by its path.
 """
 
@@ -102,9 +103,9 @@ class FilesSender:
         self.prune()
 
     def prune(self) -> None:
-        """Remove every snapshot that no live engine may still read, except the newest."""
+        """Remove every snapshot that no engine may still read, except the newest two."""
         now = self._clock()
-        kept = {max(self._waiting, default=0), *self._served.values()}
+        kept = {*sorted(self._waiting)[-2:], *self._served.values()}
         for version in sorted(self._waiting):
             if version in kept or any(until > now for until in self._waiting[version].values()):
                 continue

@@ -80,15 +80,15 @@ class Scratch:
         home.mkdir(mode=0o700, exist_ok=True)
         with open(home / "lock", "w") as all_of_them:
             fcntl.flock(all_of_them, fcntl.LOCK_EX)
-            for left in home.glob("*/owner"):
+            for left in home.glob("*.owner"):
                 _remove_if_left(left)
             self.path = Path(tempfile.mkdtemp(dir=home))
-            self._owner: IO[str] = open(self.path / "owner", "w")  # noqa: SIM115
+            self._owner: IO[str] = open(self.path.with_suffix(".owner"), "w")  # noqa: SIM115
             fcntl.flock(self._owner, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Remove it. Idempotent."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(self.path.with_suffix(".owner"))
         self._owner.close()
 
 
@@ -99,4 +99,11 @@ def _remove_if_left(owner: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-    shutil.rmtree(owner.parent, ignore_errors=True)
+    _remove(owner)
+
+
+def _remove(owner: Path) -> None:
+    """Remove a directory and, once it is gone, its owner's lock; what is still written to goes later."""
+    shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
+    if not owner.with_suffix("").exists():
+        owner.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """From a page to the text that an agent reads, and to a picture.
 
-    Page: title                                             (before it the tabs, if several; then the address)
-    Focus: [number]                                         (if an element has it)
+    Page: title                      (before it the tabs, if several; after it the address, if asked)
+    Focus: [number]                  (if an element has it)
     the page, as its accessibility tree or as HTML, cut at a limit
-    Error of the last action: …                             (if it had one)
+    Error of the last action: …      (if it had one)
 
 The numbers in brackets are BrowserGym's element numbers, by which actions name elements.
 """
@@ -91,7 +91,7 @@ def _read_page(page: Any, options: BrowserOptions) -> tuple[str, str]:
         try:
             reading._pre_extract(page, lenient=left == 0, tags_to_mark="all" if html else "standard_html")
             snapshot = reading.extract_dom_snapshot(page)
-            tree = None if html else reading.extract_merged_axtree(page)
+            tree = {} if html else reading.extract_merged_axtree(page)
             focused = reading.extract_focused_element_bid(page)
         except (playwright.sync_api.Error, reading.MarkingError) as error:
             if not left or not any(passing in str(error) for passing in _PASSING):
@@ -114,15 +114,16 @@ def _read_page(page: Any, options: BrowserOptions) -> tuple[str, str]:
 
 
 _NOISE = ("InlineTextBox", "blank")
-"""Roles that aren't shown: newer browsers than BrowserGym knows repeat the lines of each text, and tell of the
-space between texts (see `_tidy`)."""
+"""Roles that aren't shown: newer browsers than BrowserGym knows repeat the lines of each text, and tell of
+the space between texts (see `_tidy`)."""
 
 
 def _tidy(nodes: list[dict[str, Any]], properties: dict[str, Any]) -> None:
     """Rename nodes: BrowserGym leaves out every generic one, but one that can be clicked must be shown."""
     for node in nodes:
         role, name = node["role"], node.get("name", {}).get("value", "")
-        if role["value"] == "generic" and properties.get(node.get("browsergym_id"), {}).get("clickable"):
+        told = properties.get(node.get("browsergym_id", ""), {})
+        if role["value"] == "generic" and told.get("clickable"):
             role["value"] = "element"
         elif role["value"] == "StaticText" and not name.strip():
             role["value"] = "blank"

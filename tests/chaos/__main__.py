@@ -19,9 +19,8 @@ from typing import Any
 from tests.chaos.attack import attack
 from tests.chaos.cells import Cell, matrix
 from tests.chaos.cluster import Cluster
+from tests.chaos.document import PAGE, RESULTS, ROOT, document
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "chaos.json"
 CODE = ("agentmem", "actors", "learner", "envs", "tests/chaos")
 
 
@@ -69,9 +68,11 @@ class _Live:
     def attack(self, cell: Cell) -> dict[str, Any]:
         """What the cell showed."""
         try:
+            if self._cluster is not None and self._cluster.engine != cell.engine:
+                self.close()
             if self._cluster is None:
                 self._count += 1
-                self._cluster = Cluster(self._folder / str(self._count))
+                self._cluster = Cluster(self._folder / str(self._count), cell.engine)
                 self._cluster.start()
             result = attack(self._cluster, cell)
         except Exception as error:  # a cell that doesn't hold is a result
@@ -112,6 +113,7 @@ def _write(rows: list[dict[str, Any]]) -> None:
     part = RESULTS.with_suffix(".part")
     part.write_text(f"[\n{lines}\n]\n")
     os.replace(part, RESULTS)
+    PAGE.write_text(document(rows))
 
 
 def _code() -> str:

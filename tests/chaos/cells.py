@@ -56,6 +56,11 @@ class Cell:
         return _OWN.get((self.victim, self.moment), _PLACES[self.moment])
 
     @property
+    def engine(self) -> str:
+        """The engine's backend: vLLM where it is the victim, else the small one, which starts sooner."""
+        return "vllm" if self.victim == "engine" else "torch"
+
+    @property
     def own(self) -> bool:
         """Whether the victim is the part that is held."""
         return _PARTS[self.place.partition(".")[0]] == self.victim

@@ -18,12 +18,11 @@ import psutil
 
 from agentmem.replay import Counters, ReplayBuffer
 from tests.chaos.cells import TITLES, Victim
-from tests.e2e.runs import TINY, TORCH, Run
+from tests.e2e.runs import TINY, Run
 
 PING_TIMEOUT_S = 6.0
 SETTINGS = (
     *TINY,
-    *TORCH,
     "env.placement=worker",
     "evaluation.tasks=0",
     "learner.updates=100000",
@@ -65,8 +64,10 @@ class Account:
 class Cluster:
     """Start it with `start`; `close` ends whatever is left."""
 
-    def __init__(self, folder: Path, settings: tuple[str, ...] = SETTINGS) -> None:
-        self.folder, self._settings = folder, settings
+    def __init__(self, folder: Path, engine: str = "torch", settings: tuple[str, ...] = ()) -> None:
+        """`engine`: the backend. `settings`: further ones."""
+        self.folder, self.engine = folder, engine
+        self._settings = (*SETTINGS, f"engines.agent.backend={engine}", *settings)
         self.holds = folder / "holds"
         self.holds.mkdir(parents=True, exist_ok=True)
         self.run: Run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import SETTINGS, Cluster
+from tests.chaos.cluster import Cluster
 
 StartCluster = Callable[..., Cluster]
 
@@ -18,7 +18,7 @@ def live(tmp_path: Path) -> Iterator[StartCluster]:
     begun: list[Cluster] = []
 
     def start(*overrides: str) -> Cluster:
-        cluster = Cluster(tmp_path / str(len(begun)), (*SETTINGS, *overrides))
+        cluster = Cluster(tmp_path / str(len(begun)), settings=overrides)
         begun.append(cluster)
         cluster.start()
         return cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -172,3 +173,23 @@ def test_a_bug_of_an_environment_ends_the_run_with_its_cause_in_the_last_line(
     last = run.output().strip().splitlines()[-1]
     assert "trials failed for good" in last
     assert "no such cell: the bug" in last
+
+
+def test_a_run_that_stands_still_ends_and_names_what_it_waits_for(start: Callable[..., Run]) -> None:
+    run = start(
+        "lamer-minesweeper", *TINY, *TORCH, "learner.updates=400", "evaluation.tasks=0",
+        "supervision.stall_timeout_s=6", "supervision.ping_timeout_s=600", "supervision.drain_timeout_s=2",
+        "replay.reconnect_s=900",
+    )  # fmt: skip
+    run.until_update(2)
+    family = psutil.Process(run.process.pid).children(recursive=True)
+    (agent,) = run.actors("AgentActor")
+    agent.send_signal(signal.SIGSTOP)  # with this ping timeout nobody takes it for dead
+    assert run.end(120) == 7, run.output()
+    last = plain(run.output()).rpartition("error: ")[2]
+    assert "no progress for 6 s" in last
+    assert re.search(
+        r"update \d+ waits for 4 complete groups; .* running, .*alive: 1 agents, 1 engines", last
+    )
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive

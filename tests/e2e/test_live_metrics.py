@@ -9,7 +9,13 @@ from collections.abc import Callable
 from agentmem.telemetry import METRICS, Kind
 from tests.e2e.runs import TINY, TORCH, Run
 
-RARE = {"agentmem_restarts_total", "agentmem_drops_total", "agentmem_skipped_updates_total"}
+RARE = {
+    "agentmem_restarts_total",
+    "agentmem_drops_total",
+    "agentmem_skipped_updates_total",
+    "agentmem_expired_by_env_total",
+    "agentmem_expired_by_length_total",
+}
 """Only there when something of the kind has happened."""
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,6 @@ from envs.base import EnvLost
 from envs.browser import chromium
 from envs.options import EnvSetupError
 from tests.envs.elsewhere import Elsewhere, python_of
-
-LEFTOVERS = Path(tempfile.gettempdir()) / f"agentmem-browser-{os.getuid()}"
 
 
 @pytest.fixture
@@ -47,38 +43,39 @@ def all_gone(processes: list[psutil.Process], within_s: float = 20.0) -> bool:
     return not any(map(lives, processes))
 
 
-def browsers(env: Elsewhere) -> list[psutil.Process]:
+def browsers_of(owner: psutil.Process) -> list[psutil.Process]:
     """The browser's main process, its own children left out."""
-    found = [
-        p
-        for p in env.below()
-        if "--remote-debugging-pipe" in p.cmdline() and "--type=" not in " ".join(p.cmdline())
-    ]
+    lines = {p: p.cmdline() for p in owner.children(recursive=True)}
+    pipes = [process for process, line in lines.items() if "--remote-debugging-pipe" in line]
+    found = [process for process in pipes if "--type=renderer" not in lines[process]]
     assert found
     return found
 
 
+def scratch_of(env: Elsewhere) -> Path:
+    """The directory of the browser's temporary files."""
+    (owner,) = (f.path for f in psutil.Process(env.process.pid).open_files() if f.path.endswith(".owner"))
+    return Path(owner).with_suffix("")
+
+
 def test_close_leaves_no_process_and_no_file(env: Elsewhere) -> None:
     started = env.below()
-    mine = [path.parent for path in LEFTOVERS.glob("*/owner") if _owned_by(path, env.process.pid)]
+    mine = scratch_of(env)
     assert len(started) >= 3
-    assert len(mine) == 1
+    assert mine.exists()
     env.close_there()
     assert all_gone(started)
-    assert not mine[0].exists()
+    assert not mine.exists()
+    assert not mine.with_suffix(".owner").exists()
     env.close_there()
     assert env.reset(options={"instance": "click-test/1"})[1]["instruction"] == "Click the button."
-
-
-def _owned_by(path: Path, pid: int) -> bool:
-    return any(file.path == str(path) for file in psutil.Process(pid).open_files())
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_killed_owner_takes_its_browser_along_even_one_that_hangs(env: Elsewhere, stopped: bool) -> None:
     started = env.below()
     if stopped:
-        for browser in browsers(env):
+        for browser in browsers_of(psutil.Process(env.process.pid)):
             browser.suspend()
     env.process.send_signal(signal.SIGKILL)
     env.process.wait(30)
@@ -93,16 +90,19 @@ def test_a_killed_driver_takes_the_browser_along(env: Elsewhere) -> None:
 
 
 def test_what_a_killed_owner_left_is_removed_by_the_next(env: Elsewhere) -> None:
-    (left,) = [path.parent for path in LEFTOVERS.glob("*/owner") if _owned_by(path, env.process.pid)]
+    left, started = scratch_of(env), env.below()
+    chromium.Scratch().close()
+    assert left.exists()
     env.process.kill()
     env.process.wait(30)
+    assert all_gone(started)
     assert left.exists()
     chromium.Scratch().close()
     assert not left.exists()
 
 
 def test_a_lost_browser_is_reported_and_replaced(env: Elsewhere) -> None:
-    for browser in browsers(env):
+    for browser in browsers_of(psutil.Process(env.process.pid)):
         browser.kill()
     with pytest.raises(EnvLost, match="miniwob: "):
         env.step("click('13')")
@@ -111,26 +111,26 @@ def test_a_lost_browser_is_reported_and_replaced(env: Elsewhere) -> None:
     assert env.step("click('13')")[1] == 1.0
 
 
-_TWO = """
-import psutil_free
-"""
 _SHARED = """
 import os
 from envs.registry import make
 
 def browsers():
-    found = 0
+    mine, found = str(os.getpid()), 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             line = open(f"/proc/{pid}/cmdline").read()
+            above = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]
+            above = open(f"/proc/{above}/stat").read().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        found += "--remote-debugging-pipe" in line and "--type=" not in line and os.environ["MARK"] in line
+        found += "--remote-debugging-pipe" in line and above == mine
     return found
 
 one, two = make("miniwob", {}), make("miniwob", {})
 first, _ = one.reset(options={"instance": "click-test/1"})
 two.reset(options={"instance": "enter-text/1"})
+assert browsers() == 1
 one.close()
 assert two.restart()[1]["instruction"].startswith("Enter")
 assert one.reset(options={"instance": "click-test/1"})[0] == first
@@ -141,16 +141,13 @@ try:
 except ValueError as error:
     print(error)
 one.close()
+assert browsers() == 0
 """
 
 
 def test_environments_of_one_process_share_its_browser() -> None:
     done = subprocess.run(
-        [python_of("miniwob"), "-c", _SHARED.replace('os.environ["MARK"]', '""')],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
+        [python_of("miniwob"), "-c", _SHARED], capture_output=True, text=True, check=True, timeout=120
     )
     assert "chromium='/bin/true': must be ''" in done.stdout
 

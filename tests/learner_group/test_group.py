@@ -19,7 +19,7 @@ from agentmem.trajectory import encode_trial
 from agentmem.weights import WeightUpdate
 from agentmem.weights.files import FilesReceiver
 from learner.actor import RankActor
-from learner.group import LearnerError, LearnerGroup
+from learner.group import LearnerError, LearnerGroup, error_of
 from learner.rank import LearnerRank
 from learner.rendezvous import connect_store
 from learner.settings import RankSettings
@@ -123,7 +123,8 @@ def test_one_rank_takes_trials_and_gives_a_model(model: str, tmp_path: Path) -> 
         assert update.probe == probe
         group.publish(3, ["engine"])
         assert Path(update.location).exists()
-        group.acknowledge(3, "engine")
+        group.publish(4, ["engine"])
+        group.acknowledge(4, "engine")
         assert not Path(update.location).exists()
         folder = group.final_model(tmp_path / "final")
         final = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -192,3 +193,14 @@ def test_a_typed_error_of_a_rank_reaches_the_driver_as_it_is(model: str, tmp_pat
         pytest.raises(ConfigError, match="needs a directory"),
     ):
         group.publish(1)
+
+
+def test_a_rank_that_the_memory_monitor_ended_is_a_lost_rank_whatever_the_others_say() -> None:
+    from ray.exceptions import OutOfMemoryError
+
+    error = error_of(
+        "agent", "update", {0: ValueError("a peer is gone"), 1: OutOfMemoryError("low on memory")}
+    )
+    assert isinstance(error, LearnerError)
+    assert list(error.ranks) == [1]
+    assert "its process died" in str(error)

@@ -139,5 +139,5 @@ def test_the_command_prints_the_directory_alone(tmp_path: Path) -> None:
         timeout=120,
         check=True,
     )
-    (made,) = tmp_path.glob("tiny-*")
+    (made,) = tmp_path.glob("models/tiny-*")
     assert done.stdout == f"{made}\n"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,24 @@ def test_a_script_flush_on_the_server_goes_unnoticed(buffer):
     buffer.submit(make_group("a"))
     buffer.server.client.script_flush()
     assert ids(buffer.claim("w", 2)) == ["a-0", "a-1"]
+
+
+def test_two_threads_that_miss_the_same_script_both_load_it_again(server):
+    with ReplayBuffer(server.url, "missing-script") as buffer:
+        buffer.counters()
+        client = buffer.server.client
+        client.script_flush()
+        both, plain = threading.Barrier(2), client.execute_command
+
+        def together(*words, **options):
+            try:
+                return plain(*words, **options)
+            except Exception as error:
+                if type(error).__name__ == "NoScriptError":
+                    both.wait(20)  # neither has loaded it yet when the other misses it
+                raise
+
+        client.execute_command = together
+        with ThreadPoolExecutor(2) as pool:
+            found = [pool.submit(buffer.counters) for _ in range(2)]
+            assert [f.result(timeout=30).submitted for f in found] == [0, 0]

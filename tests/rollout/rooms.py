@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ class Rooms(Hall):
         super().__init__()
         self.options = options
         self.behaviour = ""
+        self.kept = b""
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
         assert options is not None
@@ -54,6 +56,15 @@ class Rooms(Hall):
             pass
         if what == "crash":
             os._exit(3)
+        if what == "grow":
+            self.kept = self.kept or b"x" * (300 << 20)
+        if what.startswith("spawn"):
+            child = subprocess.Popen(["sleep", "1000000"], start_new_session=True)
+            Path(self.options.log).write_text(str(child.pid))
+        if what == "spawn-crash":
+            os._exit(3)
+        if what == "spawn-hang":
+            time.sleep(1e6)
         if what == "bug":
             raise KeyError("door")
         if what == "lost":

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import psutil
 import pytest
 
 from actors.rollout import env_service
@@ -49,10 +51,15 @@ async def service(
     light: bool = False,
     step_timeout_s: float = 30.0,
     client_lease_s: float = 60.0,
+    memory_limit_mib: float | None = None,
     **options: object,
 ) -> AsyncIterator[tuple[EnvService, InProcess, RemoteEnvs]]:
     it = EnvService(
-        settings(light=light, **options), slots, step_timeout_s=step_timeout_s, client_lease_s=client_lease_s
+        settings(light=light, **options),
+        slots,
+        step_timeout_s=step_timeout_s,
+        client_lease_s=client_lease_s,
+        memory_limit_mib=memory_limit_mib,
     )
     worker = InProcess(it, slots)
     envs = RemoteEnvs("agent-0", HallStyle(), wait_s=5.0)
@@ -253,3 +260,50 @@ async def test_closing_ends_the_processes() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("how", ["spawn-crash", "spawn-hang"])
+async def test_what_an_environment_started_ends_with_its_process(how: str, tmp_path: Path) -> None:
+    log = tmp_path / "child"
+    async with service(1, step_timeout_s=1.0, log=str(log)) as (_, _, envs):
+        session = await envs.open()
+        await session.reset(f"lr!{how}:0")
+        with pytest.raises(EnvError):
+            await session.step("left")
+        child = int(log.read_text().split()[-1])
+        await until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+async def test_a_process_that_grows_too_large_is_replaced_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_service, "MEMORY_LOOK_S", 0.1)
+    async with service(2, memory_limit_mib=250.0) as (_, _, envs):
+        large, small = await envs.open(), await envs.open()
+        await asyncio.gather(large.reset("lr!grow:0"), small.reset("l" * 50))
+        with pytest.raises(EnvError, match=r"MiB, more than env.memory_limit_mib=250"):
+            await asyncio.wait_for(walk(large, 1_000_000), 20)
+        assert (await small.step("left")).observation == "door 1 of 50"
+        await large.close()
+        again = await envs.open()
+        assert (await again.reset("lr")).observation == "door 0 of 2"
+
+
+async def test_a_large_process_is_replaced_between_trials_without_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(env_service, "MEMORY_LOOK_S", 0.1)
+    async with service(1, memory_limit_mib=420.0) as (it, _, envs):
+        session = await envs.open()
+        await session.reset("lr!grow:0")
+        await session.step("nowhere")
+        await session.close()
+        await until(lambda: it.stats().recycled == 1)
+        again = await envs.open()
+        assert (await again.reset("lr")).observation == "door 0 of 2"
+        assert (it.stats().crashed, it.stats().hung) == (0, 0)

@@ -51,18 +51,28 @@ def test_slow_reader_keeps_its_snapshot_over_three_fast_publishes(tmp_path: Path
     assert received is not None
     assert received["a"][0, 0] == 1.0
     sender.acknowledge(3, "slow")
-    assert on_disk(tmp_path) == ["v00000003"]
+    assert on_disk(tmp_path) == ["v00000002", "v00000003"]
 
 
 def test_snapshot_that_an_engine_serves_stays_until_it_serves_a_newer_one(tmp_path: Path) -> None:
     sender = FilesSender(tmp_path, clock=Clock())
-    for version in (1, 2):
+    sender.publish(1, weights(1), engines=["e"])
+    sender.acknowledge(1, "e")
+    for version in (2, 3):
         sender.publish(version, weights(version), engines=["e"])
         assert on_disk(tmp_path) == [f"v{v:08d}" for v in range(1, version + 1)]
-        if version == 1:
-            sender.acknowledge(1, "e")
-    sender.acknowledge(2, "e")
-    assert on_disk(tmp_path) == ["v00000002"]
+    sender.acknowledge(3, "e")
+    assert on_disk(tmp_path) == ["v00000002", "v00000003"]
+
+
+def test_a_new_engine_gets_the_last_push_while_the_next_is_published_for_nobody(tmp_path: Path) -> None:
+    sender = FilesSender(tmp_path, clock=Clock())
+    pushed = sender.publish(1, weights(1.0), engines=["e"])
+    sender.acknowledge(1, "e")
+    sender.publish(2, weights(2.0), engines=[])  # "e" died; its replacement starts from the last push
+    received = FilesReceiver().receive(pushed).tensors
+    assert received is not None
+    assert received["a"][0, 0] == 1.0
 
 
 def test_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:
@@ -70,10 +80,11 @@ def test_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:
     sender = FilesSender(tmp_path, lease_s=60.0, clock=clock)
     sender.publish(1, weights(1.0), engines=["dead"])
     sender.publish(2, weights(2.0))
-    assert on_disk(tmp_path) == ["v00000001", "v00000002"]
+    sender.publish(3, weights(3.0))
+    assert on_disk(tmp_path) == ["v00000001", "v00000002", "v00000003"]
     clock.now = 61.0
     sender.prune()
-    assert on_disk(tmp_path) == ["v00000002"]
+    assert on_disk(tmp_path) == ["v00000002", "v00000003"]
 
 
 def test_partial_snapshot_is_never_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
