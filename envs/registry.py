@@ -62,7 +62,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
         ),
         EnvSpec(
             name="workarena",
-            summary="WorkArena: 33 kinds of office tasks on a ServiceNow instance, which you have (BrowserGym)",
+            summary="WorkArena: 33 kinds of office tasks on your ServiceNow instance (BrowserGym)",
             module="envs.workarena",
             extra="browser",
             requires=("browsergym.workarena",),

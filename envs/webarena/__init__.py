@@ -16,8 +16,8 @@ __all__ = ["Options", "check", "instances", "make", "sample_action", "style"]
 
 _ABOUT = (
     "The task is on web sites on which you are logged in already. If it asks a question, answer it by "
-    "send_msg_to_user with the answer alone. Your first message to the user ends the task, so send none before "
-    "all is done. Stay on these sites."
+    "send_msg_to_user with the answer alone. Your first message to the user ends the task, so send none "
+    "before all is done. Stay on these sites."
 )
 
 
@@ -42,5 +42,7 @@ def check() -> list[str]:
     lines = chromium.missing()
     lacking = sites.missing(sites.SITES)
     if lacking:
-        lines.append(f"no address for {', '.join(lacking)}: run the sites, and set these environment variables")
+        lines.append(
+            f"no address for {', '.join(lacking)}: run the sites, and set these environment variables"
+        )
     return [f"webarena: {line}" for line in lines]

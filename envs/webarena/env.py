@@ -126,5 +126,3 @@ class VerifiedWebArena(WebArena):
         scratch, self._scratch = self._scratch, None
         if scratch is not None:
             scratch.close()
-
-

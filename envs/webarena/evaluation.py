@@ -52,4 +52,6 @@ class Evaluation:
         evaluators.time = SimpleNamespace(sleep=lambda _: time.sleep(self._wait_s))
         if self._judge is not None:
             helper_functions.generate_from_openai_chat_completion = self._judge
-        return float(self._evaluator(trajectory=trajectory, config_file=config_file, page=page, client=client))
+        return float(
+            self._evaluator(trajectory=trajectory, config_file=config_file, page=page, client=client)
+        )

@@ -37,8 +37,8 @@ class Options(BrowserOptions):
     judge_timeout_s: float = 60.0
     """How long the judge may take."""
     scoring: Literal["webarena", "verified"] = "webarena"
-    """`webarena`: the benchmark's own tasks and evaluators, after every turn; `verified`: the reworded tasks
-    of webarena-verified, scored by the agent's answer and by what the browser sent, when the agent answers."""
+    """`webarena`: the benchmark's own tasks and evaluators, after every turn; `verified`: the tasks as
+    webarena-verified words them, scored by the agent's answer and by what the browser sent until then."""
     evaluator_wait_s: float = 0.0
     """How long an evaluator waits for each page that it opens (WebArena's own: 3)."""
     homepage_hint: bool = False

@@ -24,8 +24,13 @@ from envs.webarena.verified import VerifiedTask
 NAME = "webarena"
 
 
-class Task(GenericWebArenaTask):
+class Task(GenericWebArenaTask):  # type: ignore[misc]
     """One of the 812 tasks."""
+
+    evaluator: Any
+    """Called by `validate` (BrowserGym's)."""
+    task_configs: list[dict[str, Any]]
+    """What the benchmark says of the task; BrowserGym would choose among several."""
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class Task(GenericWebArenaTask):
         self.webarena_instance.ui_login = self._named_log_in
 
     def setup(self, page: Any) -> tuple[str, dict[str, Any]]:
-        """Log in to the task's sites and open where it starts. Raises `EnvLost` naming the site that failed."""
+        """Log in to the task's sites and open where it starts. Raises `EnvLost` naming a site that failed."""
         with self._naming():
             goal, info = super().setup(page)
         self.evaluator = Evaluation(

@@ -13,8 +13,8 @@ _ANSWER = """\
 {intent}
 
 When you are done, send one message that is a JSON object with these keys and nothing around it:
-"task_type": what the task was about, one of "RETRIEVE" (find something out), "MUTATE" (change something) and \
-"NAVIGATE" (open a page);
+"task_type": what the task was about, one of "RETRIEVE" (find something out), "MUTATE" (change something) \
+and "NAVIGATE" (open a page);
 "status": how it went, "SUCCESS", or one of "ACTION_NOT_ALLOWED_ERROR", "PERMISSION_DENIED_ERROR", \
 "NOT_FOUND_ERROR", "DATA_VALIDATION_ERROR" and "UNKNOWN_ERROR";
 "retrieved_data": a list of what was found out, or null if nothing was to be found out{schema};

@@ -3,8 +3,8 @@
 Imported only where the packages are (see `envs/interpreter.py`).
 
 WorkArena waits half a second after each record that it makes before it looks whether it is there. Here it
-looks at once, and then at the same intervals. (Its wait of three seconds before it looks at an order stays: it
-looks only once.) Its menu task leaves the user behind that was made for it; here each is removed.
+looks at once, and then at the same intervals. (Its wait of three seconds before it looks at an order stays:
+it looks only once.) Its menu task leaves the user behind that was made for it; here each is removed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ FIRST_WAIT_S = 0.02
 """How long it waits before it looks for the first time."""
 _PREFIX = "workarena.servicenow."
 _REFUSED = (
-    "workarena: the instance at {} refused: check SNOW_INSTANCE_UNAME and SNOW_INSTANCE_PWD, and that this user "
-    "is an administrator"
+    "workarena: the instance at {} refused: check SNOW_INSTANCE_UNAME and SNOW_INSTANCE_PWD, and that this "
+    "user is an administrator"
 )
 
 
@@ -62,14 +62,14 @@ def _hasten() -> None:
             raise EnvSetupError(_REFUSED.format(address())) from None
 
     api.sleep = waits
-    _rebind(call, asked)
+    _rebind("table_api_call", call, asked)
 
 
-def _rebind(old: Any, new: Any) -> None:
-    """Every module of WorkArena's that has this function under its name gets the other one."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("browsergym.workarena") and getattr(module, old.__name__, None) is old:
-            setattr(module, old.__name__, new)
+def _rebind(name: str, old: Any, new: Any) -> None:
+    """Every module of WorkArena's that has this function by this name gets the other one."""
+    for place, module in list(sys.modules.items()):
+        if place.startswith("browsergym.workarena") and getattr(module, name, None) is old:
+            setattr(module, name, new)
 
 
 @cache

@@ -17,7 +17,7 @@ from tests.envs import contract
 from tests.envs.browsing import Move, browsed
 from tests.envs.elsewhere import Elsewhere
 from tests.standins.judge import JudgeEndpoint
-from tests.standins.webarena import ISSUE, WebArenaSites
+from tests.standins.webarena import WebArenaSites
 
 KEY = "a-key-that-nobody-may-see"
 QUICK = {"pre_observation_delay_s": 0.05}
@@ -158,7 +158,12 @@ MORE = {
     "a biography": (
         399,
         [("click", "Edit biography"), ("fill", "Biography", "I am a robot"), ("click", "Save")],
-        [("click", "Edit biography"), ("fill", "Biography", "I am no robot"), ("click", "Save"), answer("done")],
+        [
+            ("click", "Edit biography"),
+            ("fill", "Biography", "I am no robot"),
+            ("click", "Save"),
+            answer("done"),
+        ],
     ),
     "a post at an address": (
         601,
@@ -170,7 +175,11 @@ MORE = {
         [("click", "Buy Plant Mince")],
         [("click", "Buy Bean Loaf"), answer("done")],
     ),
-    "a search": (276, [("fill", "Search", "switch accessories"), ("press", "Search", "Enter")], [answer("there")]),
+    "a search": (
+        276,
+        [("fill", "Search", "switch accessories"), ("press", "Search", "Enter")],
+        [answer("there")],
+    ),
     "another word": (15, [answer("2")], [answer("12")]),
     "no fault of the sites": (258, [("click", "Explore")], [("report_infeasible", "no")]),
 }
@@ -295,7 +304,9 @@ def test_what_lacks_is_said_in_one_line(places: WebArenaSites) -> None:
 
 
 @pytest.mark.slow
-def test_a_judge_that_refuses_is_a_loss_that_tells_no_key(places: WebArenaSites, judge: JudgeEndpoint) -> None:
+def test_a_judge_that_refuses_is_a_loss_that_tells_no_key(
+    places: WebArenaSites, judge: JudgeEndpoint
+) -> None:
     options = {"fuzzy": "judge", "judge_url": judge.base_url}
     env = Elsewhere("webarena", options, OPENAI_API_KEY="another-key", **places.environment)
     try:

@@ -124,7 +124,11 @@ RIGHT_AND_WRONG: dict[str, tuple[str, list[Move], list[Move]]] = {
 
 @pytest.mark.parametrize(
     "category",
-    ["menu", "list-sort", *(pytest.param(one, marks=pytest.mark.slow) for one in ("knowledge", "list-filter"))],
+    [
+        "menu",
+        "list-sort",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("knowledge", "list-filter")),
+    ],
 )
 def test_a_right_run_scores_1_and_a_wrong_one_0(env: Elsewhere, office: ServiceNow, category: str) -> None:
     instance, right, wrong = RIGHT_AND_WRONG[category]

@@ -161,7 +161,8 @@ class ServiceNow:
             return page("Knowledge", search)
         found = [row for row in self.tables["kb_knowledge"].values() if asked.lower() in row["text"].lower()]
         articles = "".join(
-            f"<article><h2>{row['short_description']}</h2>{escape(row['text'])}</article>" for row in found[:3]
+            f"<article><h2>{row['short_description']}</h2>{escape(row['text'])}</article>"
+            for row in found[:3]
         )
         return page("Knowledge", search, articles)
 
@@ -172,7 +173,9 @@ class ServiceNow:
         by, down = (order.group(2), bool(order.group(1))) if order else ("user_name", False)
         conditions = "^".join(part for part in words.split("^") if part and not part.startswith("ORDERBY"))
         # Users come and go with every episode, and none may see another's: the list is of who stays.
-        rows = [row for row in self.tables.get(table, {}).values() if "@workarena" not in row.get("email", "")]
+        rows = [
+            row for row in self.tables.get(table, {}).values() if "@workarena" not in row.get("email", "")
+        ]
         rows = sorted(_matching(rows, conditions), key=lambda row: row.get(by, ""), reverse=down)
         heads = ""
         for name in COLUMNS:
@@ -225,7 +228,9 @@ def _outer(request: Request) -> Response:
 def _matching(rows: list[Row], conditions: str) -> list[Row]:
     """The rows for which all conditions hold (or, joined by ^OR, any)."""
     either = "^OR" in conditions
-    tests = [re.fullmatch(r"([\w.]+)(=|LIKE)(.*)", part) for part in re.split(r"\^OR|\^|,", conditions) if part]
+    tests = [
+        re.fullmatch(r"([\w.]+)(=|LIKE)(.*)", part) for part in re.split(r"\^OR|\^|,", conditions) if part
+    ]
 
     def holds(row: Row, test: re.Match[str]) -> bool:
         name, sign, value = test.groups()

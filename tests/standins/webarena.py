@@ -81,8 +81,12 @@ class WebArenaSites:
         if request.path == "/reviews":
             word = request.query.get("text", "")
             found = {"disappointed": 6, "best": 2}.get(word, 0)
-            rows = "".join(f"<tr><td>Review {number + 1}: {escape(word)}</td></tr>" for number in range(found))
-            return page("Reviews", form("/reviews", {"text": "Review"}, "Search", "get"), f"<table>{rows}</table>")
+            rows = "".join(
+                f"<tr><td>Review {number + 1}: {escape(word)}</td></tr>" for number in range(found)
+            )
+            return page(
+                "Reviews", form("/reviews", {"text": "Review"}, "Search", "get"), f"<table>{rows}</table>"
+            )
         sold = (("Quest Lumaflex™ Band", 6), ("Sprite Yoga Strap", 5))
         rows = "".join(f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in sold)
         return page(
@@ -140,7 +144,9 @@ class WebArenaSites:
         if request.path.startswith("/f/nyc/"):
             title = self.posted["nyc"][int(request.path.split("/")[3]) - 1]
             return page("nyc", f'<div class="submission__inner">{escape(title)}</div>')
-        links = f'<a href="/user/{name}/edit_biography">Edit biography</a> <a href="/submit/nyc">Ask in nyc</a>'
+        links = (
+            f'<a href="/user/{name}/edit_biography">Edit biography</a> <a href="/submit/nyc">Ask in nyc</a>'
+        )
         return page("Postmill", f"<p>{name}</p>{links}")
 
     def _shopping(self, request: Request) -> Response:
@@ -189,9 +195,7 @@ class WebArenaSites:
 
 def _merge_request(notes: list[str]) -> Response:
     """Its notes are sent in JSON, as GitLab's are; but the click waits for it, so that tests need not."""
-    items = "".join(
-        f'<li><div class="timeline-discussion-body">{escape(note)}</div></li>' for note in notes
-    )
+    items = "".join(f'<li><div class="timeline-discussion-body">{escape(note)}</div></li>' for note in notes)
     script = """
         document.getElementById("send").onclick = () => {
             const note = {noteable_type: "MergeRequest", note: document.getElementById("note").value};
