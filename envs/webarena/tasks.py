@@ -72,7 +72,7 @@ def check_judge(options: Options, number: int) -> None:
     """Raises `EnvSetupError` if the task can't be scored as the options are."""
     if needs_judge(options, catalogue()[number]):
         raise EnvSetupError(
-            f"webarena: task {number} needs a judge: set fuzzy to judge or scoring to verified, or leave it out"
+            f"webarena: task {number} needs a judge: set fuzzy to judge, or scoring to verified, or drop it"
         )
 
 

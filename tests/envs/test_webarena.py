@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envs import registry
-from envs.base import EnvLost
+from envs.base import EnvLost, TextEnv
 from envs.options import EnvSetupError
 from envs.webarena import lite, sites
 from envs.webarena.tasks import catalogue
@@ -119,6 +124,22 @@ def test_the_prompt_says_how_to_answer_and_no_more_than_scoring_allows() -> None
     assert own.parse_action(refusal).actions == ("report_infeasible('no such thing')",)
     assert theirs.parse_action(refusal).invalid
     assert own.parse_action("<action>upload_file('1', '/etc/passwd')</action>").invalid
+
+
+def test_the_stand_in_can_be_started_by_hand() -> None:
+    command = [sys.executable, "-m", "tests.standins.webarena", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(7)]
+            found = dict(line.removeprefix("export ").strip().split("=") for line in lines)
+            assert set(found) == {sites.variable(site) for site in (*sites.SITES, "homepage")}
+            with urllib.request.urlopen(found["WA_MAP"], timeout=30) as page:
+                assert b"Walking: 16min" in page.read()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 RIGHT_AND_WRONG = {
@@ -274,6 +295,29 @@ def test_a_restart_is_the_same_page_logged_in_anew(env: Elsewhere, places: WebAr
 def test_a_page_of_another_site_ends_the_episode(env: Elsewhere, judge: JudgeEndpoint) -> None:
     _, last = browsed(env, 44, [("goto", judge.url)])
     assert last[1:3] == (0.0, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scoring", ["webarena", "verified"])
+def test_close_leaves_no_process_and_no_file(places: WebArenaSites, tmp_path: Path, scoring: str) -> None:
+    options = {**QUICK, "scoring": scoring}
+    contract.check_close(
+        lambda: Elsewhere("webarena", options, TMPDIR=str(tmp_path), **places.environment),
+        0,
+        ["scroll(0, 10)", "send_msg_to_user('six')"],
+    )
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["lock"]
+
+
+@pytest.mark.slow
+def test_many_episodes_take_no_more_memory(env: Elsewhere, places: WebArenaSites) -> None:
+    numbers = (0, 44, 390)
+
+    def play(there: TextEnv, index: int) -> None:
+        there.reset(options={"instance": numbers[index % len(numbers)]})
+        there.step("send_msg_to_user('six')")
+
+    contract.check_many_episodes(env, play, episodes=75, warm=25)
 
 
 @pytest.mark.slow
