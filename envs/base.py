@@ -110,6 +110,13 @@ class ParsedReflection:
     invalid: bool = False
 
 
+class EnvLost(RuntimeError):
+    """What an environment relies on (a browser, a site, a server) failed: the episode may go well elsewhere.
+
+    Any other exception of an environment counts as its bug, and isn't tried again.
+    """
+
+
 class TextEnv(gymnasium.Env[str, str], ABC):
     """One playable environment. See the module's docstring for the contract."""
 

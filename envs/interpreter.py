@@ -40,6 +40,11 @@ def interpreter(entry: EnvSpec) -> str:
     )
 
 
+def runs_here(python: str) -> bool:
+    """Whether this process runs that Python."""
+    return python == sys.executable or Path(python).parent.parent.resolve() == Path(sys.prefix).resolve()
+
+
 def missing_packages(packages: Sequence[str], python: str = sys.executable) -> list[str]:
     """Those of these modules that aren't installed there."""
     if python == sys.executable:
@@ -61,3 +66,18 @@ def _missing_elsewhere(packages: tuple[str, ...], python: str) -> tuple[str, ...
 def _usual_places(venv: str) -> list[Path]:
     beside = Path(__file__).resolve().parent.parent / f".venv-{venv}"
     return list(dict.fromkeys([beside, Path.cwd() / f".venv-{venv}"]))
+
+
+@functools.cache
+def package_directory(package: str, python: str = sys.executable) -> Path:
+    """Where this package's files lie there. It isn't imported."""
+    if python == sys.executable:
+        found = importlib.util.find_spec(package)
+        places = list(found.submodule_search_locations or ()) if found else []
+    else:
+        code = "import sys, importlib.util as u; print(*u.find_spec(sys.argv[1]).submodule_search_locations)"
+        done = subprocess.run([python, "-c", code, package], capture_output=True, text=True, timeout=60)
+        places = done.stdout.splitlines()[:1]
+    if not places:
+        raise EnvSetupError(f"{python} has no package {package}: run `make setup-envs`")
+    return Path(places[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 import resource
@@ -11,10 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envs.base import Instance, ParsedAction, TextEnv, View
+from envs.memory import tree_mib
 from envs.options import EnvSetupError
-from envs.registry import instances, make, validate_options
+from envs.registry import instances, make, spec, validate_options
 
 _PAIR = re.compile(r"\(?(\d+)[\s,]+(\d+)\)?")
+_LOOK_S = 0.5
+"""How often a measurement looks at the memory, at most."""
 HELP = "Give an action as the rules say (tags may be left out), `again` to start over, or `quit`."
 
 
@@ -83,13 +87,19 @@ def _asked(input_fn: Callable[[str], str]) -> str:
 
 
 def bench(
-    name: str, options: Mapping[str, Any], *, seconds: float = 3.0, steps: int | None = None
+    name: str, options: Mapping[str, Any], *, seconds: float | None = None, steps: int | None = None
 ) -> dict[str, float]:
-    """Play random admissible actions for about `seconds`, or for `steps` steps.
+    """Play random actions for about `seconds` (3, or 20 if it isn't light), or for `steps` steps.
+
+    They are admissible ones or, where an environment doesn't list these, what its module's
+    `sample_action(rng, observation)` says.
 
     Returns `steps_per_s` (step, prompt and parse; resets not counted), `step_us`, `reset_ms` (mean over
-    different instances), `restart_ms`, `steps`, `episodes` and `peak_rss_mib` of the whole process.
+    different instances), `restart_ms`, `steps`, `episodes`, `peak_rss_mib` of this process, and
+    `peak_tree_mib` of it with all that it started (see `memory`; looked at now and then).
     """
+    if seconds is None:
+        seconds = 3.0 if spec(name).light else 20.0
     settings = dict(options)
     known = validate_options(name, settings)
     if hasattr(known, "admissible"):
@@ -97,9 +107,11 @@ def bench(
     limit = getattr(known, "max_turns", 50)
     rng = random.Random(0)
     boards = instances(name, settings, "train")
+    sample = getattr(importlib.import_module(spec(name).module), "sample_action", None)
     env = make(name, settings)
     spent = {"reset": 0.0, "restart": 0.0, "step": 0.0}
     done = episodes = 0
+    tree, looked = 0.0, 0.0
     started = time.perf_counter()
     try:
         while done < steps if steps is not None else time.perf_counter() - started < seconds or done == 0:
@@ -112,9 +124,12 @@ def bench(
             episodes += 1
             for turn in range(limit):
                 actions = env.admissible_actions()
-                if not actions:
-                    raise EnvSetupError(f"{name} lists no admissible actions, so it can't be measured so")
-                answer = rng.choice(actions)
+                if actions:
+                    answer = rng.choice(actions)
+                elif sample is not None:
+                    answer = sample(rng, observation)
+                else:
+                    raise EnvSetupError(f"{name} names no actions, so it can't be measured so")
                 at = time.perf_counter()
                 env.style.act_prompt(View(observation, episode=turn % 3, episodes=3))
                 env.style.parse_action(answer)
@@ -123,6 +138,8 @@ def bench(
                 done += 1
                 if over or cut or done == steps:
                     break
+            if time.perf_counter() - looked > _LOOK_S:
+                tree, looked = max(tree, tree_mib()), time.perf_counter()
     finally:
         env.close()
     scale = 2**20 if sys.platform == "darwin" else 2**10
@@ -134,4 +151,5 @@ def bench(
         "steps": float(done),
         "episodes": float(episodes),
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
+        "peak_tree_mib": tree,
     }

@@ -71,6 +71,30 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.lab.shell",
             extra="lab",
         ),
+        EnvSpec(
+            name="miniwob",
+            summary="MiniWoB++: 125 small tasks on web pages, in a real browser (BrowserGym)",
+            module="envs.miniwob",
+            extra="browser",
+            requires=("browsergym", "miniwob", "playwright"),
+            venv="browser",
+        ),
+        EnvSpec(
+            name="webarena",
+            summary="WebArena: 812 tasks on copies of real web sites, which you run (BrowserGym)",
+            module="envs.webarena",
+            extra="browser",
+            requires=("browsergym.webarena", "webarena", "webarena_verified"),
+            venv="browser",
+        ),
+        EnvSpec(
+            name="workarena",
+            summary="WorkArena: 33 kinds of office tasks on your ServiceNow instance (BrowserGym)",
+            module="envs.workarena",
+            extra="browser",
+            requires=("browsergym.workarena",),
+            venv="browser",
+        ),
     )
 }
 

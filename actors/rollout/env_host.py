@@ -24,8 +24,8 @@ from actors.rollout.env_calls import outcome_of, situation_of
 from actors.rollout.env_wire import ARGUMENTS, Answer, Call, EnvSettings, Op, encode, failed, pack
 from actors.rollout.protocols import Outcome, Situation
 from agentmem.chaos import hold
-from agentmem.failures import Failure
-from envs.base import TextEnv
+from agentmem.failures import EnvError, Failure
+from envs.base import EnvLost, TextEnv
 
 _PR_SET_PDEATHSIG = 1
 
@@ -60,6 +60,8 @@ class Slots:
             if env is not None:
                 with contextlib.suppress(Exception):  # what is reported is the first failure
                     env.close()
+            if isinstance(error, EnvLost):
+                error = EnvError(str(error))
             return failed(call.id, Failure.of(error, where=f"{self._settings.name} {call.op}"))
 
     def _do(self, slot: int, op: Op, argument: Any) -> Situation | Outcome | str:

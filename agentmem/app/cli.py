@@ -5,6 +5,7 @@ An `AgentMemError` is printed as one line and ends the program with its class's 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -132,6 +133,16 @@ def _options(overrides: list[str] | None) -> dict[str, object]:
     return parse_assignments(overrides or ())
 
 
+def _in_its_own_python(name: str) -> None:
+    """Become this command in the environment's own virtual environment, if it has one and this isn't it."""
+    from envs.interpreter import interpreter, runs_here
+    from envs.registry import spec
+
+    python = interpreter(spec(name))
+    if not runs_here(python):
+        os.execv(python, [python, "-m", "agentmem", *sys.argv[1:]])
+
+
 @envs_app.command("list")
 def envs_list() -> None:
     """What there is, and what is missing."""
@@ -167,15 +178,21 @@ def envs_play(
     """Play an environment in the terminal."""
     from envs.play import play
 
+    _in_its_own_python(name)
     play(name, _options(overrides), instance=instance)
 
 
 @envs_app.command("bench")
-def envs_bench(name: str, overrides: Overrides = None) -> None:
+def envs_bench(
+    name: str,
+    overrides: Overrides = None,
+    seconds: Annotated[float | None, typer.Option(help="For how long (default: 3, or 20).")] = None,
+) -> None:
     """Steps per second, reset time and memory."""
     from envs.play import bench
 
-    for key, value in bench(name, _options(overrides)).items():
+    _in_its_own_python(name)
+    for key, value in bench(name, _options(overrides), seconds=seconds).items():
         typer.echo(f"{key:<20} {value:,.3f}")
 
 

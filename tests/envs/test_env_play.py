@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
+from envs.memory import tree_mib
 from envs.play import HELP, bench, play
 from envs.registry import EnvSetupError
 from envs.sokoban import Options
@@ -73,6 +76,48 @@ def test_a_measurement_counts_what_it_played(name: str) -> None:
     assert measured["steps_per_s"] == pytest.approx(1e6 / measured["step_us"])
     assert measured["reset_ms"] > measured["restart_ms"] > 0
     assert measured["peak_rss_mib"] > 10
+    assert measured["peak_tree_mib"] > 10
+
+
+def test_memory_is_that_of_all_that_was_started() -> None:
+    code = "kept = bytearray(b'x' * 2**26); print(kept[0], flush=True); input()"
+    before = tree_mib()
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"120\n"
+        assert tree_mib() > before + 60
+        assert 60 < tree_mib(child.pid) < before + 120
+        child.communicate(b"\n", timeout=30)
+    assert tree_mib(child.pid) == 0
+
+
+def test_an_environment_without_listed_actions_names_random_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agentmem", "envs", "bench", "miniwob", "--seconds", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    lines = (line.split() for line in done.stdout.splitlines())
+    measured = {key: float(value.replace(",", "")) for key, value in lines}
+    assert measured["steps"] >= 1
+    assert measured["peak_tree_mib"] > measured["peak_rss_mib"]
+
+
+def test_a_person_plays_in_the_environments_own_python() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agentmem", "envs", "play", "miniwob", "--instance", "click-test/1"],
+        input="click('99')\nclick('13')\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert "[13] button 'Click Me!'" in done.stdout
+    assert "reward 0 (not a possible action)" in done.stdout
+    assert "Won after 2 turns, reward 1" in done.stdout
 
 
 def test_a_measurement_takes_about_as_long_as_asked() -> None:
