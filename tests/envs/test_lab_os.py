@@ -246,8 +246,9 @@ import sys, time
 from pathlib import Path
 from envs.lab.shell.box import Box
 box = Box(Path(sys.argv[1]), 64)
-print(box.run("setsid sleep 98765 > /dev/null 2>&1 & setsid bash -c 'while :; do :; done' & echo on",
-10).output) print("ready", flush=True) box.run("sleep 60", 60)
+box.run("setsid sleep 98765 > /dev/null 2>&1 & setsid bash -c 'while :; do :; done' & echo on", 10)
+print("ready", flush=True)
+box.run("sleep 60", 60)
 """
 
 
