@@ -141,8 +141,8 @@ def _launched(heap_mb: int, errors: IO[str]) -> tuple[Any, subprocess.Popen[byte
 
     flags = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Xss4m", "-XX:+ExitOnOutOfMemoryError"]
     # The simulator keeps things in sets that are ordered by the objects' identity hashes, which are random: a
-    # room would list its things in another order at each start. With equal hashes it is that of insertion, and
-    # steps take two to three times as long.
+    # room would list its things in another order at each start. With equal hashes it is that of insertion,
+    # and steps take two to three times as long.
     flags += ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2"]
     try:
         port, password, process = launch_gateway(
