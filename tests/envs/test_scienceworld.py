@@ -39,7 +39,7 @@ SOLVED = (
     "boil/0",
     "chemistry-mix/24",
     "chemistry-mix-paint-secondary-color/1",
-    "find-non-living-thing/300",
+    "find-non-living-thing/299",
     "find-plant/2",
     "grow-plant/5",
     "identify-life-stages-1/1",
