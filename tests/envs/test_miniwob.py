@@ -19,6 +19,7 @@ from tests.envs import contract
 from tests.envs.elsewhere import Elsewhere, python_of
 from tests.envs.miniwob_solutions import SOLUTIONS, Page, solved
 
+PATIENT = {"action_timeout_s": 30.0}
 FEW = (
     "click-checkboxes/2",
     "click-collapsible-2/1",
@@ -30,7 +31,7 @@ FEW = (
 
 @pytest.fixture(scope="module")
 def env() -> Iterator[Elsewhere]:
-    there = Elsewhere("miniwob", {"action_timeout_s": 30.0})
+    there = Elsewhere("miniwob", PATIENT)
     yield there
     there.close()
 
@@ -146,7 +147,7 @@ def test_waiting_lets_the_pages_time_pass(env: Elsewhere) -> None:
 
 def test_two_processes_see_the_same_even_where_time_matters() -> None:
     actions = ["noop(0)", "noop(0)", "click('22')"]
-    contract.check_determinism("miniwob", {}, "stock-market/2", actions, python_of("miniwob"))
+    contract.check_determinism("miniwob", PATIENT, "stock-market/2", actions, python_of("miniwob"))
 
 
 def test_an_unknown_instance_is_named(env: Elsewhere) -> None:
