@@ -87,8 +87,9 @@ class BrowserEnv(TextEnv):
         """What BrowserGym's reward of a turn means here."""
         return Verdict(float(reward), reward > 0, float(reward))
 
-    def before_action(self) -> None:
-        """Called before each action that is done."""
+    def before_action(self, call: str) -> str:
+        """Called before each action that is done; what is done instead."""
+        return call
 
     @property
     def page(self) -> Any:
@@ -129,8 +130,7 @@ class BrowserEnv(TextEnv):
             self._error = "the episode is over" if self._over else "no action in the asked form"
             return self._seen.text, 0.0, self._over, False, self._info(Verdict(0.0, False, 0.0), invalid=True)
         with self._losses():
-            self.before_action()
-            raw, reward, over, _, info = self._gym.step(call)
+            raw, reward, over, _, info = self._gym.step(self.before_action(call))
             self._seen = self._look(raw)
             verdict = self.verdict(reward, over, info["task_info"])
         self._over = bool(over)
@@ -158,7 +158,7 @@ class BrowserEnv(TextEnv):
             task_kwargs=dict(task.arguments),
             slow_mo=0,
             pw_context_kwargs=dict(task.context),
-            action_mapping=_action_set().to_python_code,
+            action_mapping=_action_set(self.options.action_timeout_s).to_python_code,
             use_raw_page_output=True,
             pre_observation_delay=self.options.pre_observation_delay_s,
         )
@@ -210,9 +210,12 @@ class BrowserEnv(TextEnv):
 
 
 @cache
-def _action_set() -> Any:
-    """BrowserGym's whole set; `read` has narrowed it before."""
+def _action_set(timeout_s: float) -> Any:
+    """BrowserGym's whole set (`read` has narrowed it before), with this time for an element to be ready."""
     from browsergym.core.action.highlevel import HighLevelActionSet
 
     subsets = ["chat", "infeas", "bid", "coord", "nav", "tab"]
-    return HighLevelActionSet(subsets, multiaction=False, strict=True)
+    made = HighLevelActionSet(subsets, multiaction=False, strict=True)
+    assert "timeout=500" in made.python_includes
+    made.python_includes = made.python_includes.replace("timeout=500", f"timeout={timeout_s * 1000:.0f}")
+    return made

@@ -26,6 +26,9 @@ class BrowserOptions:
     """Give a picture of the page after each turn: PNG bytes in `info["screenshot"]`."""
     pre_observation_delay_s: float = 0.05
     """How long a page may react to an action before it is observed (BrowserGym's own: 0.5)."""
+    action_timeout_s: float = 2.0
+    """How long an element may take until an action on it is possible (BrowserGym's own: 0.5, which a busy
+    machine needs for a plain click)."""
     chromium: str = ""
     """The browser's executable. Empty: what `AGENTMEM_CHROMIUM` names, or else the first one on the path."""
 
@@ -34,5 +37,7 @@ class BrowserOptions:
         require(self.history_turns >= 0, "history_turns", self.history_turns, "at least 0")
         most = self.observation_chars
         require(most >= 100, "observation_chars", most, "at least 100")
+        wait = self.action_timeout_s
+        require(0 < wait <= 60, "action_timeout_s", wait, "above 0, to 60")
         delay = self.pre_observation_delay_s
         require(0 <= delay <= 10, "pre_observation_delay_s", delay, "from 0 to 10")

@@ -13,16 +13,18 @@ from envs.chat import ChatStyle, tagged
 _RULES = """\
 You use a web browser to carry out a task. {about}
 
-Each turn you are shown {page}. An element that you can act on has its number in brackets before it, as in \
-[12] button 'Send'; the number is given in quotes, as in click('12').
+Each turn you are shown {page} An action names an element by its number in quotes (its bid).
 
 Each turn you do one action, written as a call with plain values. The actions:
 {actions}
 
 Think first as long as you need, then give your answer as <action>{example}</action>."""
 _PAGES = {
-    "axtree": "the page as its accessibility tree, where indentation means being inside",
-    "html": "the page's HTML, where the attribute bid is an element's number",
+    "axtree": (
+        "the page as its accessibility tree, where indentation means being inside, and an element that you "
+        "can act on has its number in brackets before it, as in [12] button 'Send'."
+    ),
+    "html": "the page's HTML, where the attribute bid is an element's number.",
 }
 _TOLD_CHARS = 600
 """How much of the last page the account of an episode repeats."""

@@ -40,7 +40,7 @@ SCRIPT = """
   const runner = (callback, given) => typeof callback === "function"
     ? () => callback.apply(window, given) : () => (0, eval)(callback);
   window.setTimeout = (callback, delay, ...given) => held
-    ? plan(runner(callback, given), Math.max(0, +delay || 0)) : real.setTimeout(callback, delay, ...given);
+    ? plan(runner(callback, given), Math.max(1, +delay || 0)) : real.setTimeout(callback, delay, ...given);
   window.setInterval = (callback, delay, ...given) => held
     ? plan(runner(callback, given), Math.max(1, +delay || 0), true)
     : real.setInterval(callback, delay, ...given);

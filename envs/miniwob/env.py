@@ -53,9 +53,14 @@ class MiniWob(BrowserEnv):
         arguments = {"base_url": _pages(), "episode_max_time": _NO_END_MS}
         return BrowserTask(partial(_timed(name), self.options.turn_ms), seed, arguments)
 
-    def before_action(self) -> None:
-        """What the page does in answer to the action is on its own clock."""
-        self.page.evaluate("agentmemClock.hold()")
+    def before_action(self, call: str) -> str:
+        """What the page does in answer to the action is on its own clock, and so is waiting."""
+        if not call.startswith("noop("):
+            self.page.evaluate("agentmemClock.hold()")
+            return call
+        ms = float(call[len("noop(") : -1] or 1000)
+        self.page.evaluate(f"agentmemClock.advance({ms})")
+        return "noop(0)"
 
     def verdict(self, reward: float, over: bool, task_info: Mapping[str, Any]) -> Verdict:
         """BrowserGym's reward is 1 or 0."""

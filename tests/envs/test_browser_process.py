@@ -20,7 +20,7 @@ from tests.envs.elsewhere import Elsewhere, python_of
 
 @pytest.fixture
 def env() -> Iterator[Elsewhere]:
-    there = Elsewhere("miniwob")
+    there = Elsewhere("miniwob", {"action_timeout_s": 30.0})
     there.reset(options={"instance": "click-test/1"})
     yield there
     there.process.kill()

@@ -17,10 +17,12 @@ from tests.envs.miniwob_solutions import Page
 from tests.envs.test_browser_process import all_gone, browsers_of
 from tests.rollout.test_env_service import InProcess
 
+OPTIONS = {"action_timeout_s": 12.0}
+
 
 async def test_a_hung_browser_costs_its_own_slot_and_leaves_nothing_behind() -> None:
-    it = EnvService(EnvSettings.named("miniwob", {}), 2, step_timeout_s=10.0)
-    envs = RemoteEnvs("agent-0", style("miniwob", {}))
+    it = EnvService(EnvSettings.named("miniwob", OPTIONS), 2, step_timeout_s=15.0)
+    envs = RemoteEnvs("agent-0", style("miniwob", OPTIONS))
     envs.configure({"w": InProcess(it, 2)})
     hung, other = await envs.open(), await envs.open()
     first = await hung.reset("click-test/1")
@@ -32,7 +34,7 @@ async def test_a_hung_browser_costs_its_own_slot_and_leaves_nothing_behind() -> 
 
     for browser in browsers_of(host):
         browser.suspend()
-    with pytest.raises(EnvError, match="step took longer than 10 s"):
+    with pytest.raises(EnvError, match="step took longer than 15 s"):
         await hung.step("click('13')")
     assert await asyncio.to_thread(all_gone, [host, *started])
 
@@ -54,8 +56,8 @@ async def test_a_hung_browser_costs_its_own_slot_and_leaves_nothing_behind() -> 
 
 
 async def test_a_lost_browser_is_a_failure_that_is_tried_again_elsewhere() -> None:
-    it = EnvService(EnvSettings.named("miniwob", {}), 1, step_timeout_s=30.0)
-    envs = RemoteEnvs("agent-0", style("miniwob", {}))
+    it = EnvService(EnvSettings.named("miniwob", OPTIONS), 1, step_timeout_s=30.0)
+    envs = RemoteEnvs("agent-0", style("miniwob", OPTIONS))
     envs.configure({"w": InProcess(it, 1)})
     session = await envs.open()
     await session.reset("click-test/1")
