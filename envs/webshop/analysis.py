@@ -1,9 +1,9 @@
 """From text to search terms, as Lucene's English analyzer with the Porter stemmer does it.
 
 Words are cut by the default rules of Unicode's word boundaries (UAX #29) as far as they matter here: letters,
-digits and `_` belong together; `.`, `'`, `:` and `·` join letters, and `.`, `,`, `;` and `'` join digits. Then
-a possessive `'s` is dropped, stop words go, and the rest is stemmed. Of nltk's stemmers, the one with Martin
-Porter's own extensions is nearest to Lucene's.
+digits and `_` belong together; `.`, `'`, `:` and `·` join letters, and `.`, `,`, `;` and `'` join digits.
+Then a possessive `'s` is dropped, stop words go, and the rest is stemmed. Of nltk's stemmers, the one with
+Martin Porter's own extensions is nearest to Lucene's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 _WORD = re.compile(r"\w+(?:(?:(?<=[^\W\d_])[.'’:·](?=[^\W\d_])|(?<=\d)[.,;'’](?=\d))\w+)*")
 _POSSESSIVE = ("'s", "’s")
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
-    "they this to was will with".split()
-)
+_STOPPED = """
+    a an and are as at be but by for if in into is it no not of on or such that the their then there these
+    they this to was will with
+"""
+STOP_WORDS = frozenset(_STOPPED.split())
 _REMEMBERED = 100_000
 """Stems that are kept. Queries are made by models, so their words have no end."""
 

@@ -1,7 +1,7 @@
 """WebShop: search a shop, choose a product and its options, buy.
 
-`search[words]` works on the page with the search bar, `click[label]` on what the page shows, whatever the case.
-An action that isn't possible changes nothing. Buying ends the episode with the score of `reward.py` in
+`search[words]` works on the page with the search bar, `click[label]` on what the page shows, whatever the
+case. An action that isn't possible changes nothing. Buying ends the episode with the score of `reward.py` in
 `info["score"]`; success is a score of 1.
 """
 
@@ -36,6 +36,10 @@ class WebShop(TextEnv):
         self.shop: Shop = open_shop(options)
         self.goal: Goal | None = None
         self.parts: Parts | None = None
+        self._hits: list[int] = []
+        self._number = 1
+        self._visited: set[str] = set()
+        self._chosen: dict[str, str] = {}
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
         """Start the goal of `options["instance"]` (its index), or of `seed` where no instance is given."""
@@ -117,10 +121,7 @@ class WebShop(TextEnv):
             self._open_results(self._number + (1 if label == pages.NEXT else -1))
 
     def _open_search(self) -> None:
-        self._hits: list[int] = []
-        self._number = 1
-        self._visited: set[str] = set()
-        self._chosen: dict[str, str] = {}
+        self._hits, self._number, self._visited, self._chosen = [], 1, set(), {}
         self._open("search", pages.search_page(self._goal().instruction))
 
     def _open_results(self, number: int) -> None:

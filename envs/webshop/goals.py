@@ -1,9 +1,9 @@
 """What the shopper is asked to buy, in the benchmark's order.
 
-A goal is a product, attributes and options that it should have, and the most it may cost. Its instruction names
-them. Synthetic goals are every combination of a product's options, listed compactly (product, combination);
-human ones were written by people. Both are shuffled by `Random(SHUFFLE_SEED)` as in the benchmark, so that
-index i is the same goal everywhere; an index is an instance of the environment.
+A goal is a product, attributes and options that it should have, and the most it may cost. Its instruction
+names them. Synthetic goals are every combination of a product's options, listed compactly (product,
+combination); human ones were written by people. Both are shuffled by `Random(SHUFFLE_SEED)` as in the
+benchmark, so that index i is the same goal everywhere; an index is an instance of the environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _LIMITS = [10.0 * i for i in range(1, 100)]
 
 
 class Goal(msgspec.Struct, frozen=True, array_like=True):
-    """A thing to buy. `options` are the wanted values; `option_names` theirs, or None where people wrote them."""
+    """A thing to buy. `options` are the wanted values; `option_names` theirs, or None where people wrote
+    them."""
 
     product: int
     """Number of the product that it was made from."""

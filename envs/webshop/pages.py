@@ -2,8 +2,8 @@
 
 Texts and their order are the benchmark's, so that its prompts, logs and models fit. `text` joins the texts by
 ` [SEP] ` and doesn't show which options are chosen; `text_rich` has a line each, marks what can be clicked
-(`[button] x [button_]`) and what was (`[clicked button] x [clicked button_]`). The last page is shorter than the
-benchmark's, whose further fields are empty.
+(`[button] x [button_]`) and what was (`[clicked button] x [clicked button_]`). The last page is shorter than
+the benchmark's, whose further fields are empty.
 """
 
 from __future__ import annotations

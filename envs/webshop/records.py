@@ -1,4 +1,5 @@
-"""Lists of structs in files, read one at a time: `NAME.bin.npy` holds them packed, `NAME.at.npy` where each begins.
+"""Lists of structs in files, read one at a time: `NAME.bin.npy` holds them packed, `NAME.at.npy` where each
+begins.
 
 The files are mapped: opening is quick however long the list is, and processes share the memory.
 """

@@ -2,15 +2,16 @@
 
     score = kind · (attributes met + options met + [price ≤ allowed]) / (attributes + options + 1)
 
-- An attribute is met if one of the product's is alike (`token_set_ratio` > 85), or if it stands in the title, the
-  bullet points or the description.
+- An attribute is met if one of the product's is alike (`token_set_ratio` > 85), or if it stands in the title,
+  the bullet points or the description.
 - An option is met if a chosen value is alike, after `colours.simplified` on both sides.
 - kind is 1 for the same kind of product, and less (0.5, 0.1, 0) the less of the wanted title's nouns stand in
   the bought one's.
 
-The published code compares a synthetic goal's options as pairs: `('color', 'black2626')` is compared as that very
-text, and is not simplified, while the chosen `black2626` becomes `black`. Some rightly chosen options are missed
-so. `repaired=True` compares the values. Goals written by people have values alone, and aren't affected.
+The published code compares a synthetic goal's options as pairs: `('color', 'black2626')` is compared as that
+very text, and is not simplified, while the chosen `black2626` becomes `black`. Some rightly chosen options
+are missed so. `repaired=True` compares the values. Goals written by people have values alone, and aren't
+affected.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def score(
     *,
     repaired: bool = False,
 ) -> Parts:
-    """The score of buying a product with these options. `wanted` is the product that the goal was made from."""
+    """The score of buying a product with these options. `wanted` is the product that the goal was made
+    from."""
     kind = kind_factor(bought, wanted, nouns)
     attributes = sum(attribute_met(bought, attribute) for attribute in goal.attributes)
     options = options_met(chosen.values(), goal, repaired=repaired)

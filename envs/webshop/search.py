@@ -3,8 +3,8 @@
     score(d) = Σ_t  n_t · ln(1 + (N - df_t + ½)/(df_t + ½)) · tf / (tf + k1·(1 - b + b·|d|/avg))
 
 with k1 = 0.9 and b = 0.4 (Anserini's), n_t the times that term t stands in the query, and |d| the length of
-document d in Lucene's one-byte form. Equal scores are ordered by document number. A posting holds its finished
-weight, so that a search is one addition per posting.
+document d in Lucene's one-byte form. Equal scores are ordered by document number. A posting holds its
+finished weight, so that a search is one addition per posting.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A catalogue with its search engine and goals, opened from an index that is made once for all processes.
 
-The index is a directory of the cache (see `envs.data`): products, wishes and human goals as records, the search
-engine's arrays, the order of the goals, and the nouns of the titles. Nearly all of it is mapped, so opening is
-quick and processes share the memory. The environments of one process share one `Shop`.
+The index is a directory of the cache (see `envs.data`): products, wishes and human goals as records, the
+search engine's arrays, the order of the goals, and the nouns of the titles. Nearly all of it is mapped, so
+opening is quick and processes share the memory. The environments of one process share one `Shop`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from envs.webshop.titles import TitleNouns, nouns_of
 FORMAT = 1
 """Changes with what the index holds, so that an older one isn't read."""
 PARSED_TITLES = 20_000
-"""Catalogues up to this size have their titles parsed when the index is made; others when a title is needed."""
+"""Catalogues up to this size have their titles parsed when the index is made; others when a title is
+needed."""
 
 
 class Shop:
@@ -61,7 +62,8 @@ class Shop:
 
 
 def open_shop(options: Options) -> Shop:
-    """The shop of these options; its index is made if it isn't there. Raises EnvSetupError if data are missing."""
+    """The shop of these options; its index is made if it isn't there. Raises EnvSetupError if data are
+    missing."""
     paths = tuple(str(data_file("webshop", path)) for path in _sources(options))
     return _opened(paths, options.goals)
 

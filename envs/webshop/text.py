@@ -12,17 +12,17 @@ from envs.webshop.options import Options
 from envs.webshop.pages import BUTTONS, BUY, without_instruction
 
 _RULES = """\
-You shop in an online store for somebody who tells you what to buy. Find a product of the wanted kind with the \
-wanted properties, choose the wanted options (size, colour and so on) and buy it for less than the price limit. \
-What you buy is scored from 0 to 1; only a purchase that meets every wish reaches 1.
+You shop in an online store for somebody who tells you what to buy. Find a product of the wanted kind \
+with the wanted properties, choose the wanted options (size, colour and so on) and buy it for less than \
+the price limit. What you buy is scored from 0 to 1; only a purchase that meets every wish reaches 1.
 
 Each turn you see one page and do one thing:
 search[words] searches the store. It works on the first page only; click[back to search] leads there.
 click[label] clicks what the page shows: a product's code, a button, or an option's value.
 
-A search gives up to 50 products, ten a page (click[next >], click[< prev]). A product's page shows its options \
-and has the buttons Description, Features and Reviews. click[buy now] there ends your shopping: choose every \
-wanted option first.
+A search gives up to 50 products, ten a page (click[next >], click[< prev]). A product's page shows its \
+options and has the buttons Description, Features and Reviews. click[buy now] there ends your shopping: \
+choose every wanted option first.
 
 Think first as long as you need, then give your answer as <action>search[red running shoes]</action> or \
 <action>click[buy now]</action>."""

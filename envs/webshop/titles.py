@@ -1,7 +1,7 @@
 """The nouns of product titles, by which the benchmark tells kinds of products apart.
 
-They come from spaCy's small English model. Those of a catalogue's titles are found once, when its index is made;
-spaCy is loaded only for titles that aren't among them.
+They come from spaCy's small English model. Those of a catalogue's titles are found once, when its index is
+made; spaCy is loaded only for titles that aren't among them.
 """
 
 from __future__ import annotations
