@@ -478,6 +478,7 @@ def test_a_heap_that_is_too_small_ends_java_instead_of_hanging_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_two_hundred_episodes_do_not_grow() -> None:
     instances = list(registry.instances("scienceworld", {"variations_per_task": 8}, "train"))
     env = made()
