@@ -259,7 +259,6 @@ def test_verified_scores_the_answer_and_what_the_browser_sent(
 
     runs: list[tuple[int, list[Move], float]] = [
         (0, [said("retrieve", ["Sprite Yoga Strap"])], 0.0),
-        (0, [said("retrieve", ["Quest Lumaflex™ Band"])], 1.0),
         (44, [("click", "To-Do List"), said("navigate")], 1.0),
         (44, [said("navigate")], 0.0),
     ]
@@ -270,8 +269,13 @@ def test_verified_scores_the_answer_and_what_the_browser_sent(
 
 
 @pytest.mark.slow
-def test_verified_scores_what_was_changed(verified: Elsewhere, places: WebArenaSites) -> None:
+def test_verified_scores_what_was_found_and_what_was_changed(
+    verified: Elsewhere, places: WebArenaSites
+) -> None:
     done = answer(json.dumps({"task_type": "mutate", "status": "SUCCESS", "retrieved_data": None}))
+    found = {"task_type": "RETRIEVE", "status": "SUCCESS", "retrieved_data": ["Quest Lumaflex™ Band"]}
+    _, last = browsed(verified, 0, [answer(json.dumps(found))])
+    assert last[1:3] == (1.0, True)
     _, last = browsed(verified, 0, [answer("Quest Lumaflex™ Band")])  # in another form
     assert last[1:3] == (0.0, True)
     for words, score in (("no", 0.0), ("lgtm", 1.0)):
