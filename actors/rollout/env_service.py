@@ -315,7 +315,7 @@ class EnvService:
         while True:
             await asyncio.sleep(MEMORY_LOOK_S)
             for host in [host for host in self._hosts if not host.dead]:
-                held = await host.resident_mib()
+                held = await host.memory_mib()
                 told = f"environment {self._settings.name}: its process holds {held:,.0f} MiB, more than"
                 if held > limit_mib:
                     host.kill(f"{told} env.memory_limit_mib={limit_mib:g}")

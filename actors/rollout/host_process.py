@@ -22,8 +22,9 @@ import msgspec
 
 from actors.rollout.env_host import frame
 from actors.rollout.env_wire import Answer, Call, EnvSettings, encode, failed
-from actors.rollout.process_tree import MARK, end_all, end_marked, family, resident_mib
+from actors.rollout.process_tree import MARK, end_all, end_marked, family
 from agentmem.failures import Failure, FailureKind
+from envs.memory import tree_mib
 from envs.options import EnvSetupError
 
 Answered = Callable[[Call, Answer], None]
@@ -63,11 +64,11 @@ class HostProcess:
         """The process is gone."""
         return self._life.done()
 
-    async def resident_mib(self) -> float:
-        """Memory of the process and all that it has started."""
+    async def memory_mib(self) -> float:
+        """Of the process and all that it has started; what they share counts once."""
         if self.pid is None or self.dead:
             return 0.0
-        return await asyncio.to_thread(resident_mib, self.pid)
+        return await asyncio.to_thread(tree_mib, self.pid)
 
     def send(self, call: Call, deadline_s: float) -> None:
         """Ask for one call, to be answered within `deadline_s` of when it is begun."""

@@ -1,4 +1,4 @@
-"""What an environment's process has started: found, measured, ended with it.
+"""What an environment's process has started: found, and ended with it.
 
 An environment may start a JVM or a browser, which doesn't end by itself when its parent is killed. They are
 found as descendants while the parent lives, and by a variable that they inherit once it is gone.
@@ -21,15 +21,6 @@ def family(pid: int) -> list[psutil.Process]:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-def resident_mib(pid: int) -> float:
-    """Resident memory of a process and all below it (pages that they share count once for each)."""
-    total = 0
-    for process in family(pid):
-        with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
-    return total / 2**20
 
 
 def end_marked(mark: str) -> int:
