@@ -298,7 +298,7 @@ async def test_a_large_process_is_replaced_between_trials_without_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(env_service, "MEMORY_LOOK_S", 0.1)
-    async with service(1, memory_limit_mib=420.0) as (it, _, envs):
+    async with service(1, memory_limit_mib=400.0) as (it, _, envs):
         session = await envs.open()
         await session.reset("lr!grow:0")
         await session.step("nowhere")
