@@ -29,9 +29,19 @@ def tree_mib(root: int | None = None) -> float:
     return total / 1024
 
 
+def peak_mib() -> float:
+    """Most resident MiB of this program so far (since it began, not of what its process was before); 0 where
+    there is no `/proc`."""
+    return _kib(_PROC / "self" / "status", "VmHWM:") / 1024
+
+
 def _share_kib(pid: int) -> int:
+    return _kib(_PROC / str(pid) / "smaps_rollup", "Pss:")
+
+
+def _kib(path: Path, field: str) -> int:
     try:
-        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+        lines = path.read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)

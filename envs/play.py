@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 import random
 import re
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from envs.base import Instance, ParsedAction, TextEnv, View
-from envs.memory import tree_mib
+from envs.memory import peak_mib, tree_mib
 from envs.options import EnvSetupError
 from envs.registry import instances, make, spec, validate_options
 
@@ -142,7 +140,6 @@ def bench(
                 tree, looked = max(tree, tree_mib()), time.perf_counter()
     finally:
         env.close()
-    scale = 2**20 if sys.platform == "darwin" else 2**10
     return {
         "steps_per_s": done / spent["step"],
         "step_us": spent["step"] / done * 1e6,
@@ -150,6 +147,6 @@ def bench(
         "restart_ms": spent["restart"] / episodes * 1e3,
         "steps": float(done),
         "episodes": float(episodes),
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
+        "peak_rss_mib": peak_mib(),
         "peak_tree_mib": tree,
     }

@@ -333,17 +333,17 @@ def start_ray(config: RunConfig, *, learns: bool = True) -> None:
     import ray
 
     requests = resources(config, learns=learns)
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(log_to_driver=False, logging_level=logging.ERROR)
-    else:
+    given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not os.environ.get("RAY_ADDRESS"):
         cpus = int(sum(r.cpus * r.count for r in requests)) + 1
-        ray.init(
-            address="local",
-            num_cpus=max(os.cpu_count() or 1, cpus),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        cpus = max(os.cpu_count() or 1, cpus)
+        given |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    try:
+        ray.init(**given)
+    except Exception as error:  # Ray raises whatever comes: refused connections, slow starts, full disks
+        reason = (str(error).strip().splitlines() or [""])[0]
+        address = os.environ.get("RAY_ADDRESS", "a local cluster")
+        raise InfrastructureError(f"Ray ({address}): {type(error).__name__}: {reason}") from error
     require(requests)
 
 

@@ -42,6 +42,8 @@ MOST_OUTPUT = 64 << 10
 """Bytes of a script's output that are kept."""
 LOOK_S = 0.05
 """How often processes and memory are counted."""
+CLEAR_S = 10.0
+"""How long killing a crowd may take."""
 KEPT = {0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18}
 """Capabilities that scripts keep (linux/capability.h): chown, dac_override, fowner, fsetid, kill, setgid,
 setuid, setpcap, net_bind_service, net_raw, sys_chroot."""
@@ -145,9 +147,14 @@ def confine() -> None:
     os.umask(0o022)
 
 
+def _others() -> list[str]:
+    """All processes of the box but this one."""
+    return [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
 def crowded() -> str | None:
     """`processes` or `memory` if the box has too much of them."""
-    pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    pids = _others()
     if len(pids) > MOST_PROCESSES:
         return "processes"
     pages = 0
@@ -197,12 +204,22 @@ class Scripts:
                 _kill(process.pid)
             elif stopped:
                 _kill(-1)
+        if stopped in ("processes", "memory"):
+            self._clear()
         while _drained(inner, kept):  # what is in the pipe at its end
             if len(kept) >= MOST_OUTPUT:
                 break
         self._old.append(inner)
         output = bytes(kept[:MOST_OUTPUT]).decode("utf-8", "replace")
         return {"code": process.returncode, "output": output, "stopped": stopped}
+
+    def _clear(self) -> None:
+        """Until nobody is left of a crowd, that it isn't taken for the next script's; bounded."""
+        end = time.monotonic() + CLEAR_S
+        while _others() and time.monotonic() < end:
+            _kill(-1)
+            self._reap(0)
+            time.sleep(LOOK_S / 10)
 
     def request(self) -> dict[str, Any] | None:
         """The owner's next request, while the box is looked after; None when the owner has gone."""
