@@ -31,9 +31,11 @@ $(ENVS_STAMP): $(STAMP)
 run: setup
 	$(BIN)/agentmem run lamer-minesweeper $(ARGS)
 
+# Two test processes side by side, a file each: most tests wait for other processes. ARGS="-n 0 -k lease" for one.
 test: setup-envs
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
 
+# The long tests of the environments, too (about an hour).
 test-envs: setup-envs
 	$(BIN)/python -m pytest tests/envs $(ARGS)
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -264,8 +265,11 @@ def test_a_killed_owner_leaves_neither_processes_nor_mounts(root_dir: Path) -> N
     assert owner.stdout is not None
     while owner.stdout.readline() != "ready\n":
         assert owner.poll() is None
-    inside = psutil.Process(owner.pid).children(recursive=True)
-    assert any("98765" in process.cmdline() for process in inside)
+    end = time.monotonic() + 20
+    inside: list[psutil.Process] = []
+    while not any("98765" in process.cmdline() for process in inside):  # forked, and soon begun
+        assert time.monotonic() < end
+        inside = psutil.Process(owner.pid).children(recursive=True)
     assert mounts() == before  # the host never sees a box's mounts
     spaces = {os.readlink(f"/proc/{process.pid}/ns/mnt") for process in inside[1:]}
     assert len(spaces) == 1
