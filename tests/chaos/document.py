@@ -6,6 +6,7 @@ python -m tests.chaos.document        writes docs/chaos.md
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def document(rows: Sequence[dict[str, Any]]) -> str:
     if missing:
         verdict += f" {len(missing)} haven't been run."
     commits = ", ".join(sorted({r["commit"] for r in rows}))
-    parts = [_TEXT.format(verdict=verdict, commits=commits)]
+    parts = [_wrapped(_TEXT.format(verdict=verdict, commits=commits))]
     moments = list(dict.fromkeys(cell.moment for cell in cells))
     for signal in dict.fromkeys(cell.signal for cell in cells):
         parts.append(f"## {signal}\n")
@@ -59,6 +60,17 @@ def document(rows: Sequence[dict[str, Any]]) -> str:
             "\n".join(f"- {r['victim']}, {r['moment']}, {r['signal']}: {r['reason']}" for r in broken) + "\n"
         )
     return "\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs in lines of at most 118 characters."""
+    return (
+        "\n\n".join(
+            textwrap.fill(" ".join(paragraph.split()), 118, break_on_hyphens=False, break_long_words=False)
+            for paragraph in text.split("\n\n")
+        )
+        + "\n"
+    )
 
 
 def _shown(row: dict[str, Any] | None) -> str:
