@@ -13,10 +13,8 @@ by a line of conditions.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
-import signal
 import sys
 import uuid
 from html import escape
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from tests.standins.serving import Request, Response, Server, as_json, form, page, redirect
+from tests.standins.serving import Request, Response, Server, as_json, form, page, redirect, until_told
 
 ADMIN = ("admin", "an administrator's word")
 COLUMNS = ("active", "user_name", "email", "title")
@@ -254,8 +252,7 @@ def main() -> None:
     with ServiceNow(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8090) as instance:
         for name, value in instance.environment.items():
             print(f"export {name}='{value}'" if "'" not in value else f'export {name}="{value}"', flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        until_told()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.cookies
 import http.server
 import json
+import signal
 import threading
 import urllib.parse
 from collections.abc import Callable
@@ -131,3 +133,11 @@ class Server:
         self._server.server_close()
         self._thread.join(timeout=10)
         assert not self._thread.is_alive()
+
+
+def until_told() -> None:
+    """Wait for SIGINT or SIGTERM. A shell's background jobs ignore the first unless they ask for it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()

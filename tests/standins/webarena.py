@@ -16,13 +16,11 @@ Who isn't logged in is sent to the form, and only WebArena's accounts can log in
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 from html import escape
 from typing import Self
 
-from tests.standins.serving import Request, Response, Server, as_json, form, page, redirect
+from tests.standins.serving import Request, Response, Server, as_json, form, page, redirect, until_told
 
 ACCOUNTS = {
     "shopping": ("emma.lopez@gmail.com", "Password.123"),
@@ -219,8 +217,7 @@ def main() -> None:
     with WebArenaSites(int(sys.argv[1]) if len(sys.argv) > 1 else 8070) as sites:
         for name, value in sites.environment.items():
             print(f"export {name}={value}", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        until_told()
 
 
 if __name__ == "__main__":
