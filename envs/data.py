@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from envs.options import EnvSetupError
@@ -41,6 +41,17 @@ def data_file(env: str, relative: str) -> Path:
             f"run `agentmem data fetch {env}`, or set AGENTMEM_DATA"
         )
     return path
+
+
+def missing_files(env: str, relatives: Iterable[str]) -> list[str]:
+    """Those of an environment's files that aren't there, and how to get them, a line each."""
+    missing = []
+    for relative in relatives:
+        try:
+            data_file(env, relative)
+        except EnvSetupError as error:
+            missing.append(str(error))
+    return missing
 
 
 def made_once(name: str, source: Path, make: Callable[[Path], None]) -> Path:

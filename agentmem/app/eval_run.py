@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentmem.app.evaluate import check_held_out, evaluate
+from agentmem.app.evaluate import evaluate
 from agentmem.app.interrupt import Interrupted
 from agentmem.app.records import Condition, EvalRecord, MetricsWriter
 from agentmem.app.rundir import RunDir, runs_base
-from agentmem.app.schedule import evaluation_instances
 from agentmem.config import RunConfig, list_recipes, load_config, to_yaml
 from agentmem.config.load import from_tree, override
 from agentmem.failures import ConfigError
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agentmem.app.session import Session
-
-INTERRUPTED_EXIT = 130
 
 
 class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +79,14 @@ def evaluate_target(
     from rich.console import Console
 
     from agentmem.app.session import session
-    from agentmem.app.train import preflight
+    from agentmem.app.train import INTERRUPTED_EXIT, preflight
 
     target = target_of(which, overrides)
     config = target.config
     if config.evaluation.tasks == 0 or seeds < 1:
         found = "evaluation.tasks is 0" if seeds >= 1 else f"--seeds is {seeds}"
         raise ConfigError(f"{found}: there is nothing to evaluate; at least 1")
-    preflight(config)
+    preflight(config, seeds)
     run = RunDir.create(target.name, runs_base() / "evals")
     run.config_path.write_text(to_yaml(config), encoding="utf-8")
     console = console or Console()
@@ -112,7 +109,7 @@ async def _play(
     from agentmem.app.watch import Watch
     from envs.registry import instances
 
-    train, held_out = (instances(config.env.name, config.env.options, split) for split in ("train", "eval"))
+    held_out = instances(config.env.name, config.env.options, "eval")
     system = System(config, run, live.model, learns=False)
     monitor = Monitor(system, live.metrics, live.view)
     watch = Watch(
@@ -120,15 +117,11 @@ async def _play(
     )
     records: list[tuple[int, EvalRecord]] = []
     try:
-        for seed in seeds:
-            chosen = evaluation_instances(held_out, config.evaluation.tasks, config.evaluation.seed + seed)
-            check_held_out(train, chosen)
         await watch.guard(system.start(live.view.phase))
         with MetricsWriter(run.metrics_path) as writer, (run.path / "trials.jsonl").open("ab") as lines:
             for seed in seeds:
-                of_seed = from_tree(
-                    override(config.model_dump(), [f"evaluation.seed={config.evaluation.seed + seed}"])
-                )
+                evaluation = config.evaluation.model_copy(update={"seed": config.evaluation.seed + seed})
+                of_seed = config.model_copy(update={"evaluation": evaluation})
                 for condition in config.evaluation.conditions:
                     text = f"seed {seed}, {condition.replace('_', ' ')}"
 
@@ -164,10 +157,11 @@ def _line(trial: Trial, condition: Condition, seed: int) -> TrialLine:
 
 def table(records: Sequence[tuple[int, EvalRecord]]) -> str:
     """A row for each condition and seed, and where there are several seeds one for all of their trials."""
-    from agentmem.app.table import INTERVALS, cell
+    from agentmem.app.table import INTERVALS, aligned, cell
 
     ks = max(len(record.p_at_k) for _, record in records)
-    body = [["memory", "seed", "n", *(f"p@{k + 1}" for k in range(ks)), "score"]]
+    header = ["memory", "seed", "n", *(f"p@{k + 1}" for k in range(ks)), "score"]
+    body = []
     for condition in dict.fromkeys(record.condition for _, record in records):
         own = [(str(seed), record) for seed, record in records if record.condition == condition]
         if len(own) > 1:
@@ -176,9 +170,7 @@ def table(records: Sequence[tuple[int, EvalRecord]]) -> str:
             score = "-" if record.score is None else f"{record.score:.3f}"
             memory = "with" if condition == "with_memory" else "without"
             body.append([memory, seed, str(record.n), *(cell(record, k) for k in range(ks)), score])
-    widths = [max(len(row[i]) for row in body) for i in range(len(body[0]))]
-    lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in body]
-    return "\n".join([*lines, f"[ ]: {INTERVALS}"])
+    return "\n".join([*aligned(header, body), f"[ ]: {INTERVALS}"])
 
 
 def pooled(records: Sequence[EvalRecord]) -> EvalRecord:

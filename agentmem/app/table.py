@@ -69,10 +69,15 @@ def plain_table(records: Sequence[Record]) -> str:
     header, body = rows(records)
     if not body:
         return "no held-out evaluation was made (evaluation.tasks is 0, or the run ended before it)"
+    return "\n".join([*aligned(header, body), f"[ ]: {INTERVALS}"])
+
+
+def aligned(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in ASCII, with a rule under its header."""
     widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
     lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)) for row in (header, *body)]
     lines.insert(1, "  ".join("-" * w for w in widths))
-    return "\n".join([*(line.rstrip() for line in lines), f"[ ]: {INTERVALS}"])
+    return [line.rstrip() for line in lines]
 
 
 def rich_table(records: Sequence[Record]) -> Table:

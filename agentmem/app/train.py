@@ -50,11 +50,15 @@ def train(
     write_report(run, console)
 
 
-def preflight(config: RunConfig) -> None:
-    """Refuse what can be seen to be wrong before anything starts: environment, model path, replay server."""
+def preflight(config: RunConfig, seeds: int = 1) -> None:
+    """Refuse what can be seen to be wrong before anything starts: environment, tasks, model, replay server.
+
+    `seeds`: how many there are of evaluations, from `evaluation.seed` on.
+    """
     from agentmem.app.models import check_named
 
     check_environment(config)
+    check_tasks(config, seeds)
     for policy in config.policies.values():
         check_named(policy.model)
     check_server(config)
@@ -75,6 +79,21 @@ def check_environment(config: RunConfig) -> None:
             )
     except EnvSetupError as error:
         raise ConfigError(f"env: {error}") from error
+
+
+def check_tasks(config: RunConfig, seeds: int) -> None:
+    """Refuse an evaluation on instances that are trained on, and a split without any instance."""
+    from agentmem.app.evaluate import check_held_out
+    from agentmem.app.schedule import evaluation_instances
+    from envs.registry import EnvSetupError, instances
+
+    env, evaluation = config.env, config.evaluation
+    try:
+        train, held_out = (instances(env.name, env.options, split) for split in ("train", "eval"))
+    except EnvSetupError as error:
+        raise ConfigError(f"env: {error}") from error
+    for seed in range(evaluation.seed, evaluation.seed + seeds):
+        check_held_out(train, evaluation_instances(held_out, evaluation.tasks, seed))
 
 
 def check_server(config: RunConfig) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.app.admission import Admission
-from agentmem.app.evaluate import check_held_out, drop_unfinished, evaluate
+from agentmem.app.evaluate import drop_unfinished, evaluate
 from agentmem.app.examples import ExampleStore
 from agentmem.app.interrupt import Interrupted, InterruptFlag
 from agentmem.app.monitor import Monitor
@@ -33,7 +33,7 @@ from agentmem.app.records import (
     truncate_after,
 )
 from agentmem.app.rundir import RunDir
-from agentmem.app.schedule import TaskSchedule, evaluation_instances
+from agentmem.app.schedule import TaskSchedule
 from agentmem.app.state import RunState
 from agentmem.app.system import System
 from agentmem.app.update_record import make_record, outcomes
@@ -91,9 +91,6 @@ class Trainer:
             mode=Mode(method=config.method, episodes=rollout.episodes, memory=rollout.memory),
         )
         self._held_out = instances(config.env.name, config.env.options, "eval")
-        evaluation = config.evaluation
-        chosen = evaluation_instances(self._held_out, evaluation.tasks, evaluation.seed)
-        check_held_out(self._schedule.instances, chosen)
         self._admission: Admission
         self._state = RunState.of(resumed or {})
         self._writer = MetricsWriter(run.metrics_path)

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.browser.options import BrowserOptions
+from envs.shortened import shortened as cut
 
+_CUT = "\n(cut here: {left} more characters)"
 _TRIES = 5
 _PAUSE_S = 0.5
 _PASSING = (
@@ -56,9 +58,7 @@ def observe(raw: dict[str, Any], options: BrowserOptions, *, address: bool) -> S
 
 def shortened(text: str, most: int) -> str:
     """The text, cut to this many characters, with a note of how much is left out."""
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}\n(cut here: {len(text) - most} more characters)"
+    return cut(text, most, _CUT)
 
 
 def brief_error(error: str) -> str:

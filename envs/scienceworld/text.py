@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
-from envs.base import EpisodeRecord, Message, ParsedAction, Step, View
-from envs.chat import ChatStyle, tagged
+from envs.base import EpisodeRecord, Step, View
+from envs.commands import CommandStyle
 from envs.scienceworld.options import Options
-from envs.shortened import shortened, shortened_list
 
 _RULES = """\
 You are a student in a house with a kitchen, a bathroom, a workshop, an art studio, a greenhouse and more \
@@ -33,20 +31,15 @@ numbered choices is shown, answer with a number.
 
 Each turn you do one action. Think first as long as you need, then give your answer as \
 <action>open cupboard</action>."""
-_SPACE = re.compile(r"\s+")
-_LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True)
-class TextStyle(ChatStyle):
+class TextStyle(CommandStyle):
     """See `envs.chat` for the layout of the messages."""
 
     options: Options
-
-    @property
-    def history_turns(self) -> int:
-        """As the options say."""
-        return self.options.history_turns
+    word: ClassVar[str] = "action"
+    longest: ClassVar[int] = 500
 
     def rules(self, view: View) -> str:
         """The actions that the chosen simplifications leave, and the form of an answer."""
@@ -58,33 +51,6 @@ class TextStyle(ChatStyle):
             else "\nconnect OBJ to OBJ; disconnect OBJ (wires and the like)"
         )
         return _RULES.format(teleport=teleport, electric=electric)
-
-    def situation(self, observation: str) -> str:
-        """What was seen, up to the limit of the options."""
-        return shortened(observation, self.options.observation_limit)
-
-    def outcome(self, step: Step) -> str:
-        """Says that an answer held no action; for one that wasn't understood, the observation tells."""
-        if step.invalid and not step.actions:
-            return "Your last answer held no action in the asked form; nothing was done."
-        return ""
-
-    def act_prompt(self, view: View) -> tuple[Message, ...]:
-        """As in `ChatStyle`; a list of possible actions is shown up to the limit of the options."""
-        if view.admissible is not None:
-            shown = shortened_list(view.admissible, self.options.admissible_limit)
-            view = replace(view, admissible=shown)
-        return ChatStyle.act_prompt(self, view)
-
-    def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
-        """The action in the last action tag, in small letters and without a full stop.
-
-        Invalid if there is no tag, nothing in it, or more than an action can be.
-        """
-        action = _SPACE.sub(" ", tagged(response, "action") or "").strip(" .").lower()
-        if not action or len(action) > _LONGEST:
-            return ParsedAction((), invalid=True)
-        return ParsedAction((action,))
 
     def summarise(self, episode: EpisodeRecord) -> str:
         """The actions in order, those not understood marked, rises and falls of the score, the last sight."""

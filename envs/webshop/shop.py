@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from envs.data import data_file, made_once
+from envs.data import data_file, made_once, missing_files
 from envs.options import EnvSetupError
 from envs.webshop import goals, records, search
 from envs.webshop.catalogue import PRICE_SEED, Product, products, read_json
@@ -70,13 +70,7 @@ def open_shop(options: Options) -> Shop:
 
 def missing(options: Options) -> list[str]:
     """What the shop of these options lacks, a line each."""
-    found = []
-    for path in _sources(options):
-        try:
-            data_file("webshop", path)
-        except EnvSetupError as error:
-            found.append(str(error))
-    return found
+    return missing_files("webshop", _sources(options))
 
 
 def _sources(options: Options) -> tuple[str, str, str]:

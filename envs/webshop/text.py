@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from envs.base import EpisodeRecord, ParsedAction, Step, View
 from envs.chat import ChatStyle, tagged
+from envs.shortened import shortened_middle
 from envs.webshop import actions
 from envs.webshop.options import Options
 from envs.webshop.pages import BUTTONS, BUY, without_instruction
@@ -28,15 +29,6 @@ Think first as long as you need, then give your answer as <action>search[red run
 <action>click[buy now]</action>."""
 
 
-def shortened(text: str, limit: int) -> str:
-    """A text of at most about `limit` characters: its middle, if it is longer, is replaced by a mark."""
-    if len(text) <= limit:
-        return text
-    head = limit * 3 // 4
-    tail = limit - head
-    return f"{text[:head]} [... {len(text) - limit} characters left out ...] {text[-tail:]}"
-
-
 @dataclass(frozen=True, slots=True)
 class TextStyle(ChatStyle):
     """See `envs.chat` for the layout of the messages."""
@@ -54,7 +46,7 @@ class TextStyle(ChatStyle):
 
     def situation(self, observation: str) -> str:
         """The page without the instruction (it stands at the beginning), shortened if it is too long."""
-        page = shortened(without_instruction(observation), self.options.max_page_chars)
+        page = shortened_middle(without_instruction(observation), self.options.max_page_chars)
         return f"The page:\n{page}"
 
     def outcome(self, step: Step) -> str:
@@ -78,7 +70,7 @@ class TextStyle(ChatStyle):
             f"Turn {number}: {'nothing possible' if step.invalid else '; '.join(step.actions)}"
             for number, step in enumerate(episode.steps, 1)
         ]
-        page = shortened(without_instruction(episode.final_observation), self.options.max_page_chars)
+        page = shortened_middle(without_instruction(episode.final_observation), self.options.max_page_chars)
         return "\n".join(["What you did:", *turns, "The last page:", page])
 
     def _present(self, view: View) -> list[str]:

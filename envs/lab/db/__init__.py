@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envs.base import Instance, PromptStyle
-from envs.data import data_file
+from envs.data import missing_files
 from envs.lab.db.env import ENTRIES, LabDb
 from envs.lab.db.options import Options
 from envs.lab.db.text import DbStyle
 from envs.lab.tasks import entries, ids, split_ids
-from envs.options import EnvSetupError
 
 __all__ = ["Options", "check", "instances", "make", "style"]
 
@@ -36,10 +35,4 @@ def make(options: Options) -> LabDb:
 
 def check() -> list[str]:
     """What is missing, and how to get it."""
-    missing = []
-    for relative in (ENTRIES, PORTABLE):
-        try:
-            data_file(LabDb.name, relative)
-        except EnvSetupError as error:
-            missing.append(str(error))
-    return missing
+    return missing_files(LabDb.name, (ENTRIES, PORTABLE))

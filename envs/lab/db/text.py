@@ -7,13 +7,11 @@ understood: `Action: Operation` with a fenced sql block, `Action: Answer` with `
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.base import EpisodeRecord, ParsedAction, Step, View
-from envs.chat import ChatStyle, tagged
+from envs.base import View
 from envs.lab.db.options import Options
-from envs.lab.shown import shortened
+from envs.lab.text import LabStyle
 
 ANSWER = re.compile(r"\s*answer\s*:\s*(.*)", re.DOTALL | re.IGNORECASE)
 _OPERATION = re.compile(r"Action:\s*Operation\s*```sql\s*\n?(.*?)```", re.DOTALL)
@@ -35,7 +33,7 @@ answer is not solved. Think first as long as you need, then give exactly one act
 
 
 @dataclass(frozen=True, slots=True)
-class DbStyle(ChatStyle):
+class DbStyle(LabStyle):
     """See `envs.chat` for the layout of the messages."""
 
     options: Options
@@ -50,34 +48,10 @@ class DbStyle(ChatStyle):
         engine = "MariaDB" if self.options.url else "SQLite"
         return _RULES.format(engine=engine, rounds=self.options.max_rounds)
 
-    def situation(self, observation: str) -> str:
-        """As it is."""
-        return observation
-
-    def outcome(self, step: Step) -> str:
-        """Says that an answer couldn't be read; all else can be seen."""
-        return "Your last answer held no action in the asked form; nothing was run." if step.invalid else ""
-
-    def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
-        """The text of the last action tag, or what the benchmark's own form holds; else invalid."""
-        text = tagged(response, "action")
-        if text is None:
-            text = _benchmarks_own(response.rpartition("</think>")[2])
-        return ParsedAction((text,)) if text else ParsedAction((), invalid=True)
-
-    def summarise(self, episode: EpisodeRecord) -> str:
-        """Each turn's action and what it gave."""
-        after = [step.observation for step in episode.steps[1:]] + [episode.final_observation]
-        lines = []
-        for number, (step, seen) in enumerate(zip(episode.steps, after, strict=True), 1):
-            did = "nothing that could be read" if step.invalid else shortened("; ".join(step.actions), 400)
-            lines.append(f"Turn {number}: {did}\n{shortened(seen, 400)}")
-        return "\n".join(lines)
-
-
-def _benchmarks_own(response: str) -> str | None:
-    operation = _OPERATION.search(response)
-    if operation:
-        return operation[1].strip()
-    final = _FINAL.search(response)
-    return f"answer: {final[1].strip()}" if final else None
+    def benchmarks_own(self, answer: str) -> str | None:
+        """An operation, or a final answer as `answer: ...`."""
+        operation = _OPERATION.search(answer)
+        if operation:
+            return operation[1].strip()
+        final = _FINAL.search(answer)
+        return f"answer: {final[1].strip()}" if final else None

@@ -6,14 +6,13 @@ import shutil
 from collections.abc import Sequence
 
 from envs.base import Instance, PromptStyle
-from envs.data import data_file
+from envs.data import missing_files
 from envs.lab.shell.box import lacking
 from envs.lab.shell.env import ENTRIES, LabOs
 from envs.lab.shell.options import Options
 from envs.lab.shell.root import MISSING
 from envs.lab.shell.text import ShellStyle
 from envs.lab.tasks import entries, ids, split_ids
-from envs.options import EnvSetupError
 
 __all__ = ["Options", "check", "instances", "make", "style"]
 
@@ -42,9 +41,4 @@ def check() -> list[str]:
     missing = lacking()
     if shutil.which("debootstrap") is None:
         missing.append(MISSING)
-    for relative in (ENTRIES, VALIDATED):
-        try:
-            data_file(LabOs.name, relative)
-        except EnvSetupError as error:
-            missing.append(str(error))
-    return missing
+    return [*missing, *missing_files(LabOs.name, (ENTRIES, VALIDATED))]

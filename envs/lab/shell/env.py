@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envs.base import Info, PromptStyle, TextEnv
+from envs.base import Info, PromptStyle
+from envs.lab.env import LabEnv
 from envs.lab.shell.box import Box, BoxError, Result, lacking
 from envs.lab.shell.options import Options
 from envs.lab.shell.root import root_directory
 from envs.lab.shell.text import FINISH
-from envs.lab.shown import shortened
-from envs.lab.tasks import entries
+from envs.lab.text import cut
 from envs.options import EnvSetupError
 
 ENTRIES = "lab/os_entry_dict.json.xz"
@@ -30,49 +30,30 @@ _STOPPED = {
 }
 
 
-class LabOs(TextEnv):
+class LabOs(LabEnv):
     """One task at a time. See the module's docstring."""
 
     name: ClassVar[str] = "lab-os"
+    file: ClassVar[str] = ENTRIES
 
     def __init__(self, options: Options, style: PromptStyle) -> None:
+        super().__init__(style)
         self.options = options
-        self.style = style
-        self._entry: dict[str, Any] | None = None
         self._root: Path | None = None
         self._box: Box | None = None
-        self._seen = ""
-        self._rounds = 0
-        self._over = True
-        self._success = False
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[str, Info]:
-        """Start the task `options["instance"]`, an id from "0" to "499"."""
-        if "instance" not in (options or {}):
-            raise EnvSetupError("lab-os: reset needs options={'instance': ...}")
-        instance = (options or {})["instance"]
-        every = entries(self.name, ENTRIES)
-        if str(instance) not in every:
-            raise EnvSetupError(f"lab-os has no instance {instance!r}: ids go from 0 to {len(every) - 1}")
-        self._entry = every[str(instance)]
-        return self.restart()
-
-    def restart(self) -> tuple[str, Info]:
-        """The task again, on a new machine."""
-        if self._entry is None:
-            raise EnvSetupError("lab-os: restart or step before the first reset")
+    def prepare(self, entry: dict[str, Any]) -> str:
+        """A new machine, as the task's own preparation leaves it."""
         self.close()
         if self._root is None:
             if missing := lacking():
                 raise EnvSetupError("; ".join(missing))
             self._root = root_directory(self.options.root)
         self._box = Box(self._root, self.options.disk_mib)
-        prepared = self._run(self._entry["initialization_command_item"]["script"])
+        prepared = self._run(entry["initialization_command_item"]["script"])
         if prepared.stopped:
             raise BoxError(f"lab-os: the task's own preparation was stopped ({prepared.stopped})")
-        self._seen = _STARTED
-        self._rounds, self._over, self._success = 0, False, False
-        return self._seen, {**self._info(), "instruction": self._entry["instruction"]}
+        return _STARTED
 
     def _run(self, script: str) -> Result:
         if self._box is None:
@@ -81,8 +62,7 @@ class LabOs(TextEnv):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Run a script, or have the machine checked."""
-        if self._entry is None:
-            raise EnvSetupError("lab-os: restart or step before the first reset")
+        entry = self.entry()
         if self._over:
             return self._seen, 0.0, True, False, self._info(invalid=True)
         script = action.strip()
@@ -100,7 +80,7 @@ class LabOs(TextEnv):
         failed = invalid and self.options.end_on_invalid
         self._over = self._over or failed or self._rounds >= self.options.max_rounds
         if self._over and not failed:
-            check = self._run(self._entry["evaluation_info"]["evaluation_command_item"]["script"])
+            check = self._run(entry["evaluation_info"]["evaluation_command_item"]["script"])
             self._success = check.code == 0 and check.stopped is None
         info = self._info(invalid=invalid, stopped=stopped)
         return self._seen, float(self._success), self._over, False, info
@@ -108,14 +88,13 @@ class LabOs(TextEnv):
     def _shown(self, done: Result) -> str:
         lines = [_STOPPED[done.stopped] if done.stopped else f"Exit status {done.code}."]
         if done.output.strip():
-            lines.append(shortened(done.output.rstrip("\n"), self.options.max_observation_chars))
+            lines.append(cut(done.output.rstrip("\n"), self.options.max_observation_chars))
         else:
             lines.append("(It printed nothing.)")
         return "\n".join(lines)
 
-    def _info(self, *, invalid: bool = False, stopped: str = "") -> Info:
-        score = float(self._success)
-        return {"success": self._success, "invalid": invalid, "score": score, "stopped": stopped}
+    def _info(self, *, invalid: bool = False, stopped: str = "", **further: Any) -> Info:
+        return super()._info(invalid=invalid, stopped=stopped, **further)
 
     def close(self) -> None:
         """End the machine and all that runs on it."""

@@ -7,13 +7,11 @@ understood: `Act: bash` with a fenced bash block, `Act: finish`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.base import EpisodeRecord, ParsedAction, Step, View
-from envs.chat import ChatStyle, tagged
+from envs.base import View
 from envs.lab.shell.options import Options
-from envs.lab.shown import shortened
+from envs.lab.text import LabStyle
 
 FINISH = "finish"
 _FENCE = re.compile(r"```(?:bash|sh)?[ \t]*\n(.*?)```", re.DOTALL)
@@ -35,7 +33,7 @@ you need, then give exactly one action."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShellStyle(ChatStyle):
+class ShellStyle(LabStyle):
     """See `envs.chat` for the layout of the messages."""
 
     options: Options
@@ -49,35 +47,14 @@ class ShellStyle(ChatStyle):
         """What can be done, and the form of an answer."""
         return _RULES.format(seconds=self.options.command_seconds, rounds=self.options.max_rounds)
 
-    def situation(self, observation: str) -> str:
-        """As it is."""
-        return observation
+    def unwrapped(self, text: str) -> str:
+        """The script, without a code fence around it."""
+        fenced = _FENCE.fullmatch(text)
+        return fenced[1].strip() if fenced else text
 
-    def outcome(self, step: Step) -> str:
-        """Says that an answer couldn't be read; all else can be seen."""
-        return "Your last answer held no action in the asked form; nothing was run." if step.invalid else ""
-
-    def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
-        """The script in the last action tag (without a code fence around it), or the benchmark's form."""
-        text = tagged(response, "action")
-        if text is None:
-            text = _benchmarks_own(response.rpartition("</think>")[2])
-        elif fenced := _FENCE.fullmatch(text):
-            text = fenced[1].strip()
-        return ParsedAction((text,)) if text else ParsedAction((), invalid=True)
-
-    def summarise(self, episode: EpisodeRecord) -> str:
-        """Each turn's script and what it gave."""
-        after = [step.observation for step in episode.steps[1:]] + [episode.final_observation]
-        lines = []
-        for number, (step, seen) in enumerate(zip(episode.steps, after, strict=True), 1):
-            did = "nothing that could be read" if step.invalid else shortened("; ".join(step.actions), 400)
-            lines.append(f"Turn {number}: {did}\n{shortened(seen, 400)}")
-        return "\n".join(lines)
-
-
-def _benchmarks_own(response: str) -> str | None:
-    script = _BASH.search(response)
-    if script:
-        return script[1].strip()
-    return FINISH if _FINISH.search(response) else None
+    def benchmarks_own(self, answer: str) -> str | None:
+        """A script, or `finish`."""
+        script = _BASH.search(answer)
+        if script:
+            return script[1].strip()
+        return FINISH if _FINISH.search(answer) else None
