@@ -31,9 +31,9 @@ $(ENVS_STAMP): $(STAMP)
 run: setup
 	$(BIN)/agentmem run lamer-minesweeper $(ARGS)
 
-# Two test processes side by side, a file each: most tests wait for other processes. ARGS="-n 0 -k lease" for one.
+# Two test processes side by side, a file each (tests/conftest.py): most tests wait for other processes. ARGS="-n 0 -k lease" for one.
 test: setup-envs
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
 # The long tests of the environments, too (about an hour).
 test-envs: setup-envs

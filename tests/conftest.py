@@ -32,6 +32,17 @@ if _DATA.is_dir():
     os.environ.setdefault("AGENTMEM_DATA", str(_DATA))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What stays together when test processes share the work: a file, and all tests of the learner group.
+
+    DeepSpeed keeps process groups for the life of its process, and a vLLM that came and went between two
+    files of them would leave it with groups that are gone.
+    """
+    for item in items:
+        together = "learner_group" if "learner_group" in item.path.parts else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(together))
+
+
 def pytest_unconfigure() -> None:
     """What was made goes with the session."""
     if not _STARTED_BY_ANOTHER:
