@@ -38,8 +38,8 @@ def test_what_its_trials_and_weights_depend_on_cannot_change(run: RunDir, change
 
 
 def test_another_recipe_is_refused(run: RunDir) -> None:
-    with pytest.raises(ConfigError, match="of another recipe than rl-minesweeper"):
-        resumed_config("rl-minesweeper", str(run.path), [])
+    with pytest.raises(ConfigError, match="of another recipe than gigpo-minesweeper"):
+        resumed_config("gigpo-minesweeper", str(run.path), [])
 
 
 def test_a_password_that_was_not_stored_is_asked_for(run: RunDir) -> None:

@@ -97,7 +97,7 @@ def test_two_of_everything_work_together(start: Callable[..., Run]) -> None:
 
 
 def test_plain_rl_is_the_same_loop_with_one_episode(start: Callable[..., Run]) -> None:
-    run = start("rl-minesweeper", *TINY, *TORCH, "learner.updates=2")
+    run = start("gigpo-minesweeper", *TINY, *TORCH, "learner.updates=2")
     assert run.end() == 0, run.output()
     assert all(len(r["p_at_k"]) == 1 for r in run.records("update"))
     # Evaluated over three episodes all the same, with and without memory.

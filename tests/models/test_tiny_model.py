@@ -81,7 +81,7 @@ def test_warm_start_plays_poorly(tiny_model: Path) -> None:
 
 
 def test_all_arms_of_an_experiment_share_one_warm_start() -> None:
-    made = {resolve_for(few_steps(recipe)) for recipe in ("lamer-minesweeper", "rl-minesweeper")}
+    made = {resolve_for(few_steps(recipe)) for recipe in ("lamer-minesweeper", "gigpo-minesweeper")}
     assert len(made) == 1
 
 
