@@ -152,6 +152,8 @@ class PromptStyle(ABC):
 
     #: Longer reflections are cut to this length before they are remembered.
     max_reflection_chars: ClassVar[int] = 2000
+    #: The same for tips.
+    max_tip_chars: ClassVar[int] = 700
 
     @abstractmethod
     def act_prompt(self, view: View) -> Prompt:
@@ -168,6 +170,16 @@ class PromptStyle(ABC):
     @abstractmethod
     def parse_reflection(self, response: str) -> ParsedReflection:
         """The reflection in a response, cut to `max_reflection_chars`."""
+
+    def tip_prompt(self, view: View, episode: EpisodeRecord) -> Prompt:
+        """The prompt that asks for a tip on the episode just played (`view`: as it ended): what to know in
+        situations like these, in any later episode. By default the same as for a reflection."""
+        return self.reflect_prompt(view, episode)
+
+    def parse_tip(self, response: str) -> ParsedReflection:
+        """The tip in a response, cut to `max_tip_chars`; empty and invalid if there is none."""
+        parsed = self.parse_reflection(response)
+        return ParsedReflection(parsed.text[: self.max_tip_chars], invalid=parsed.invalid or not parsed.text)
 
     @abstractmethod
     def summarise(self, episode: EpisodeRecord) -> str:

@@ -30,6 +30,10 @@ _ASK_REFLECTION = (
     "the situation, which choice went wrong, and what will you do instead? Be specific and short. "
     "Write what your next attempt should know between <remark> and </remark>."
 )
+_ASK_TIP = (
+    "Write one tip for others who meet situations like these: a single sentence of fewer than 100 words that "
+    "says what you learnt and how far from the goal you ended. Write the sentence only."
+)
 
 
 def tagged(response: str, tag: str) -> str | None:
@@ -69,11 +73,24 @@ class ChatStyle(PromptStyle):
 
     def reflect_prompt(self, view: View, episode: EpisodeRecord) -> tuple[Message, ...]:
         """The attempt as its last act prompt showed it, its last answer, its end, and the question."""
+        return self._looking_back(view, episode, _ASK_REFLECTION)
+
+    def tip_prompt(self, view: View, episode: EpisodeRecord) -> tuple[Message, ...]:
+        """The same with another question."""
+        return self._looking_back(view, episode, _ASK_TIP)
+
+    def parse_tip(self, response: str) -> ParsedReflection:
+        """The answer's first paragraph behind the model's thought, in one line, cut to `max_tip_chars`."""
+        said = response.rpartition("</think>")[2].strip().partition("\n\n")[0]
+        text = " ".join(said.split())[: self.max_tip_chars]
+        return ParsedReflection(text, invalid=not text)
+
+    def _looking_back(self, view: View, episode: EpisodeRecord, question: str) -> tuple[Message, ...]:
         steps = episode.steps[-self.history_turns - 1 :]
         before = episode.steps[-len(steps) - 1] if len(episode.steps) > len(steps) else None
         messages, last = self._conversation(view, steps, before)
         ending = _ENDINGS.get(episode.stop, _OTHER_ENDING)
-        last += [self.situation(episode.final_observation), ending, _ASK_REFLECTION]
+        last += [self.situation(episode.final_observation), ending, question]
         return (*messages, Message("user", "\n\n".join(last)))
 
     def parse_reflection(self, response: str) -> ParsedReflection:

@@ -103,3 +103,31 @@ def test_the_question_for_a_reflection_extends_the_last_prompt_of_a_long_attempt
     assert asked[: len(last)] == last
     assert asked[len(last)] == Message("assistant", "answer 5")
     assert len(asked) == len(last) + 2
+
+
+def test_a_tip_is_asked_for_where_a_reflection_would_be_and_goes_on_from_the_episode() -> None:
+    steps = (Step(FIRST, "<action>(1,2)</action>", ("(1,2)",), -1.0),)
+    record = EpisodeRecord(0, steps, FIRST, success=False, stop="failure")
+    tip, reflection = STYLE.tip_prompt(View(FIRST), record), STYLE.reflect_prompt(View(FIRST), record)
+    assert tip[:-1] == reflection[:-1]
+    last = tip[-1]
+    assert isinstance(last, Message)
+    assert "fewer than 100 words" in last.content
+    assert tip != reflection
+
+
+@pytest.mark.parametrize(
+    ("answer", "tip"),
+    [
+        ("Open corners\nlast.", "Open corners last."),
+        ("<think>What did I learn?</think>\n\nMines sit in corners.\n\nMore.", "Mines sit in corners."),
+        ("a" * 5000, "a" * STYLE.max_tip_chars),
+    ],
+)
+def test_a_tip_is_the_first_paragraph_in_one_line_and_cut(answer: str, tip: str) -> None:
+    parsed = STYLE.parse_tip(answer)
+    assert (parsed.text, parsed.invalid) == (tip, False)
+
+
+def test_an_empty_tip_is_invalid() -> None:
+    assert STYLE.parse_tip("<think>Nothing.</think> \n").invalid is True
