@@ -161,7 +161,7 @@ def build_rows(
             if turn.kind is TurnKind.ACT:
                 acts += 1
                 invalid += turn.invalid
-            if turn.policy != policy:
+            if turn.policy != policy or (turn.kind is TurnKind.REFLECT and not config.train_reflections):
                 continue
             turns += 1
             if abs(advantage) <= ZERO and config.drop_zero_advantage and target is None:

@@ -45,11 +45,21 @@ def run(
     record: Annotated[
         bool, typer.Option("--record", help="Append the result to benchmarks/results/learning.jsonl.")
     ] = False,
+    results: Annotated[
+        Path | None, typer.Option(help="With --record: the file to append to instead.", metavar="FILE")
+    ] = None,
+    arm: Annotated[str, typer.Option(help="With --record: the name of the arm that this is a run of.")] = "",
+    notes: Annotated[str, typer.Option(help="With --record: what else there is to say of it.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the configuration and stop.")] = False,
 ) -> None:
     """Train an agent."""
-    from agentmem.app.train import preflight, train
+    from agentmem.app.train import Recording, preflight, train
     from agentmem.config import load_config
+    from agentmem.failures import ConfigError
+
+    for option, given in (("--results", results), ("--arm", arm), ("--notes", notes)):
+        if given and not record:
+            raise ConfigError(f"{option} {given}: belongs to --record, which isn't given")
 
     if resume is not None:
         from agentmem.app.resume import resumed_config
@@ -61,7 +71,12 @@ def run(
         preflight(config)
         typer.echo(f"{config.recipe}: the configuration is valid")
         return
-    train(config, overrides=overrides or [], resume=resume, record=record)
+    train(
+        config,
+        overrides=overrides or [],
+        resume=resume,
+        record=Recording(results, arm, notes) if record else None,
+    )
 
 
 @app.command("eval")

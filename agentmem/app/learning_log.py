@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentmem.app.records import Condition, EvalRecord, Record, updates_of
+from agentmem.app.records import Condition, EvalRecord, Record, UpdateRecord, updates_of
 from agentmem.app.table import before_and_after
 from agentmem.config import RunConfig
 from agentmem.failures import AgentMemError
@@ -53,6 +53,8 @@ class LearningLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     wall_s: float
     cpu_s: float
     notes: str
+    episodes: int | None = None
+    """Episodes played in training; absent from lines older than the field."""
 
     def __post_init__(self) -> None:
         if not self.recipe:
@@ -62,6 +64,8 @@ class LearningLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name in ("updates", "trials", "tokens", "wall_s", "cpu_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: must be at least 0")
+        if self.episodes is not None and self.episodes < self.trials:
+            raise ValueError(f"episodes is {self.episodes}: at least one for each of {self.trials} trials")
 
 
 _encoder = msgspec.json.Encoder()
@@ -114,7 +118,16 @@ def learning_line(
         wall_s=round(updates[-1].t if updates else 0.0, 1),
         cpu_s=round(cpu_s, 1),
         notes=notes,
+        episodes=sum(episodes_of(u) for u in updates),
     )
+
+
+def episodes_of(update: UpdateRecord) -> int:
+    """Episodes that an update's trials played: a trial goes on to episode k + 1 if it isn't solved within k.
+
+    Trials that failed for reasons of infrastructure have no p@k and are counted like the others.
+    """
+    return round(update.trials * (1 + sum(1 - p for p in update.p_at_k[:-1])))
 
 
 def append_line(line: LearningLine, path: Path | None = None) -> Path:
@@ -145,7 +158,10 @@ def _measured(record: EvalRecord) -> Measured:
 
 
 def _commit() -> str:
-    """The checkout's commit, with `-dirty` for uncommitted changes; `unknown` outside a checkout."""
+    """The checkout's commit, with `-dirty` for uncommitted changes; `unknown` outside a checkout.
+
+    Recorded results are no change: else every run of a series but its first were dirty.
+    """
 
     def git(*args: str) -> str:
         answer = subprocess.run(
@@ -154,7 +170,7 @@ def _commit() -> str:
         return answer.stdout.strip()
 
     try:
-        dirty = git("status", "--porcelain", "--untracked-files=no")
+        dirty = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
         return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if dirty else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"

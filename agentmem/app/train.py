@@ -11,6 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,21 @@ PREFLIGHT_S = 5.0
 """How long a replay server may take to answer before the run starts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Where a finished run's line goes (None: the default file), and what it says besides figures."""
+
+    path: Path | None = None
+    arm: str = ""
+    notes: str = ""
+
+
 def train(
-    config: RunConfig, *, overrides: Sequence[str] = (), resume: str | None = None, record: bool = False
+    config: RunConfig,
+    *,
+    overrides: Sequence[str] = (),
+    resume: str | None = None,
+    record: Recording | None = None,
 ) -> None:
     """Run a recipe to its end. Raises AgentMemError; SystemExit(130) after a Ctrl-C."""
     from rich.console import Console
@@ -33,7 +47,7 @@ def train(
     from agentmem.app.report import write_report
     from agentmem.app.show import write_text
 
-    if record and config.evaluation.tasks == 0:
+    if record is not None and config.evaluation.tasks == 0:
         raise ConfigError("--record needs a final evaluation: evaluation.tasks is 0")
     preflight(config)
     run = _open_run(config, resume)
@@ -150,7 +164,7 @@ def _run(
     run: RunDir,
     overrides: list[str],
     resuming: bool,
-    record: bool,
+    record: Recording | None,
     console: Any,
 ) -> None:
     from agentmem.app.session import session
@@ -175,11 +189,16 @@ def _run(
         asyncio.run(trainer.run())
         log = logging.getLogger(__name__)
         log.info("driver: %.1f s wall, %.1f s CPU", time.monotonic() - began, time.process_time() - cpu)
-        if record:
+        if record is not None:
             from agentmem.app.learning_log import append_line, learning_line
             from agentmem.app.records import read_records
 
             line = learning_line(
-                config, read_records(run.metrics_path), overrides=overrides, cpu_s=trainer.cpu_s()
+                config,
+                read_records(run.metrics_path),
+                overrides=overrides,
+                arm=record.arm,
+                cpu_s=trainer.cpu_s(),
+                notes=record.notes,
             )
-            live.view.note(f"recorded in {append_line(line)}")
+            live.view.note(f"recorded in {append_line(line, record.path)}")

@@ -159,6 +159,8 @@ class CreditConfig(Section):
     """GiGPO: rows of identical observation are peers in all episodes, or in those of the same index."""
     scale_by_rms: bool = False
     """Divide the update's advantages by their root mean square."""
+    train_reflections: bool = True
+    """False: reflections are written and read, but their rows carry no gradient (an ablation)."""
     drop_zero_advantage: bool = True
     """Rows of zero advantage carry no gradient: leave them out of the update."""
 

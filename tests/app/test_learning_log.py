@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentmem.app.learning_log import append_line, default_path, learning_line, read_lines
+from agentmem.app.learning_log import append_line, default_path, episodes_of, learning_line, read_lines
 from agentmem.app.records import Condition, EvalRecord, Record, UpdateRecord
 from agentmem.config import EngineConfig, EnvConfig, PolicyConfig, RunConfig
 from agentmem.failures import AgentMemError
@@ -71,7 +71,13 @@ def test_a_line_has_the_fields_and_the_figures_of_the_run(tmp_path: Path) -> Non
         "wall_s": 20.1,
         "cpu_s": 31.3,
         "notes": "n",
+        "episodes": 256,
     }
+
+
+def test_episodes_are_counted_from_the_trials_that_were_not_solved_yet() -> None:
+    update = UpdateRecord(update=1, version=1, t=1.0, trials=128, p_at_k=[0.25, 0.75, 1.0])
+    assert episodes_of(update) == 128 + 96 + 32
 
 
 def test_lines_are_appended_and_read_back(tmp_path: Path) -> None:
@@ -107,6 +113,7 @@ def test_a_run_that_was_not_evaluated_at_its_end_is_not_recorded(records: list[R
         ({"after": {"with_memory": {"p_at_k": [0.5], "n": 0, "score": None}}}, "n is 0"),
         ({"after": {"with_memory": {"p_at_k": [0.5], "n": 512}}}, "score"),
         ({"trials": -1}, "trials is -1"),
+        ({"episodes": 255}, "episodes is 255"),
         ({"seed": "three"}, "seed"),
     ],
 )

@@ -88,6 +88,13 @@ def test_turns_of_another_policy_count_for_credit_but_are_not_trained() -> None:
     assert batch.stats.reward_mean == build_rows([group], KEEP_ALL).stats.reward_mean
 
 
+def test_frozen_reflections_have_no_rows_and_leave_the_rows_of_actions_as_they_are() -> None:
+    trained = build_rows(groups(5), KEEP_ALL)
+    frozen = build_rows(groups(5), CreditConfig(drop_zero_advantage=False, train_reflections=False))
+    assert frozen.rows == [row for row in trained.rows if row.kind is TurnKind.ACT]
+    assert len(frozen.rows) < len(trained.rows)
+
+
 def test_a_reflection_that_no_episode_follows_has_no_row() -> None:
     rng = random.Random(7)
     (group,) = groups(7, tasks=1)
