@@ -23,7 +23,7 @@ class Prepared:
 class UpdateResult:
     """An update. `version` is that of the weights now: one more than before if any step was applied.
 
-    `metrics`: policy_loss, entropy (nats), kl, value_loss, ratio_mean, clip_fraction, mismatch_kl,
+    `metrics`: policy_loss, entropy (nats), kl, value_loss (PPO), ratio_mean, clip_fraction, mismatch_kl,
     masked_share, grad_norm (before clipping), lr, tokens_trained, steps, skipped_steps, empty, and seconds:
     prepare_s, old_s, forward_s, backward_s, step_s, update_s (rank 0), and cpu_s, CPU seconds of rank 0.
     `empty` 1: no usable row, nothing was done.

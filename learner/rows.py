@@ -19,6 +19,7 @@ from agentmem.failures import AgentMemError
 from agentmem.sampling import Sampling
 from agentmem.trajectory import Trial, Turn, TurnKind
 from learner.credit.assign import Credit, assign
+from learner.credit.gae import explained_variance
 from learner.credit.scaling import divide_by_rms
 from learner.credit.trial import EpisodeRewards, TrialAdvantages, TrialRewards, usable_rewards
 
@@ -97,6 +98,8 @@ class RowStats:
     """Of the act turns."""
     version_min: int | None = None
     version_max: int | None = None
+    explained_variance: float | None = None
+    """PPO: share of the value targets' variance that the values before the update explain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ def build_rows(
         invalid_share=invalid / acts if acts else 0.0,
         version_min=min(versions, default=None),
         version_max=max(versions, default=None),
+        explained_variance=explained_variance(assigned),
     )
     return RowBatch(rows, stats, records)
 

@@ -80,9 +80,10 @@ class UpdateRun:
             dist.all_reduce(self.sums)
         total = dict(zip(SUMS, self.sums.tolist(), strict=True))
         tokens, sampled, steps = max(total["tokens"], 1.0), max(total["sampled"], 1.0), max(self.applied, 1)
+        values = {"value_loss": total["value_loss"] / steps} if self.rank.settings.has_values else {}
         return {
             "policy_loss": total["policy_loss"] / steps,
-            "value_loss": total["value_loss"] / steps,
+            **values,
             "entropy": total["entropy"] / tokens,
             "kl": total["kl"] / tokens,
             "ratio_mean": total["ratio"] / tokens,

@@ -51,6 +51,10 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     mismatch_kl: float | None = None
     """KL estimate between what the engine sampled from and the learner's own distribution."""
     ratio_mean: float | None = None
+    value_loss: float | None = None
+    """PPO: mean of ½ (V - target)² over act turns, in squared units of a return."""
+    explained_variance: float | None = None
+    """PPO: share of the value targets' variance that the values before the update explain (1: all)."""
     sampled_tokens: int = 0
     trained_tokens: int = 0
     wait_s: float = 0.0

@@ -62,6 +62,8 @@ def make_record(
         clip_fraction=metrics.get("clip_fraction"),
         mismatch_kl=metrics.get("mismatch_kl"),
         ratio_mean=metrics.get("ratio_mean"),
+        value_loss=metrics.get("value_loss"),
+        explained_variance=result.rows.explained_variance,
         sampled_tokens=sampled,
         trained_tokens=int(metrics.get("tokens_trained", 0)),
         wait_s=wait_s,

@@ -11,7 +11,8 @@ group estimators. A reflection has no value: it gets the advantage of its G_0^(n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 
 from learner.credit.groups import Norm, comparison, group_returns, reflection_advantages
 from learner.credit.returns import ReturnForm, trial_returns
@@ -92,3 +93,24 @@ def ppo(
         )
         advantages.append(TrialAdvantages(act=act, reflect=tuple(reflections[i]), value_targets=targets))
     return advantages
+
+
+def explained_variance(credited: Iterable[TrialAdvantages | None]) -> float | None:
+    """1 - Var(target - V) / Var(target) over the act turns of a batch: how well values foresee targets.
+
+    1 is perfect, 0 no better than a constant, negative worse than one. The advantages must be those of `ppo`,
+    unscaled, since target - V is the advantage. None without two different targets, or without any (other
+    estimators).
+    """
+    targets: list[float] = []
+    errors: list[float] = []
+    for trial in credited:
+        if trial is None or trial.value_targets is None:
+            continue
+        for row, advantages in zip(trial.value_targets, trial.act, strict=True):
+            targets.extend(row)
+            errors.extend(advantages)
+    if len(targets) < 2:
+        return None
+    spread = statistics.pvariance(targets)
+    return None if spread == 0.0 else 1.0 - statistics.pvariance(errors) / spread

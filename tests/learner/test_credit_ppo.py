@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learner.credit.assign import Credit, assign
-from learner.credit.gae import gae, ppo_trial
+from learner.credit.gae import explained_variance, gae, ppo_trial
 from learner.credit.returns import discounted, trial_returns
 from learner.credit.trial import EpisodeRewards, TrialRewards
 
@@ -90,3 +90,24 @@ def test_a_group_of_one_still_learns_from_its_values():
 def test_values_that_do_not_fit_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         assign([trial([1.0], [2.0])], Credit(estimator="ppo"), values)
+
+
+@fast
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=8), st.floats(-5, 5))
+def test_perfect_values_explain_everything_and_a_constant_nothing(rewards, constant):
+    credit = Credit(estimator="ppo", lam=1.0, gamma_step=1.0)
+    group = [trial([r]) for r in rewards]
+    explained = explained_variance(assign(group, credit, [[[r]] for r in rewards]))
+    of_a_constant = explained_variance(assign(group, credit, [[[constant]] for _ in rewards]))
+    if max(rewards) - min(rewards) < 1e-6:
+        return
+    assert explained == pytest.approx(1.0)
+    assert of_a_constant == pytest.approx(0.0, abs=1e-5)
+
+
+def test_without_targets_that_differ_nothing_can_be_explained():
+    credit = Credit(estimator="ppo")
+    assert explained_variance(assign([trial([1.0])], credit, [[[0.5]]])) is None
+    assert explained_variance(assign([trial([1.0]), trial([1.0])], credit, [[[0.5]], [[0.1]]])) is None
+    assert explained_variance(assign([trial([1.0]), trial([0.0])], Credit(estimator="grpo"))) is None
+    assert explained_variance([None]) is None

@@ -30,7 +30,6 @@ TOLERANCE = 2e-4
 
 COMPARED = (
     "policy_loss",
-    "value_loss",
     "entropy",
     "ratio_mean",
     "grad_norm",
@@ -81,7 +80,7 @@ def alone(model: str, folder: Path, estimator: str) -> tuple[list[dict[str, floa
     return metrics, rank.probe()
 
 
-@pytest.mark.parametrize(("stage", "estimator"), [(0, "gigpo"), (1, "ppo"), (2, "gigpo"), (3, "gigpo")])
+@pytest.mark.parametrize(("stage", "estimator"), [(0, "ppo"), (1, "gigpo"), (2, "ppo"), (3, "gigpo")])
 def test_two_ranks_train_what_one_rank_trains_and_resume_where_they_were(
     model: str, tmp_path: Path, stage: int, estimator: str
 ) -> None:
@@ -93,7 +92,7 @@ def test_two_ranks_train_what_one_rank_trains_and_resume_where_they_were(
             result = group.update([[encode_trial(t) for t in g] for g in groups(v)], v)
             assert result.version == v + 1
             assert result.plan.microbatches > 4
-            for name in COMPARED:
+            for name in (*COMPARED, *(["value_loss"] if estimator == "ppo" else [])):
                 assert result.metrics[name] == pytest.approx(expected[v][name], abs=TOLERANCE, rel=TOLERANCE)
         update = group.publish(2, ["engine"])
         assert update.probe is not None
