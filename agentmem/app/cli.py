@@ -92,6 +92,24 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    sweep: Annotated[
+        Path,
+        typer.Option(help="Run what is missing of a sweep (YAML); print its tables.", metavar="FILE"),
+    ],
+    table: Annotated[bool, typer.Option("--table", help="With --sweep: run nothing, print tables.")] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Recorded results (default: benchmarks/results/learning.jsonl).", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Compare arms: run a sweep's missing runs, and print tables with intervals of what is recorded."""
+    from agentmem.app.sweep import run_sweep
+
+    run_sweep(sweep, results=results, table_only=table, say=typer.echo)
+
+
+@app.command()
 def recipes() -> None:
     """List the recipes."""
     from agentmem.config import list_recipes
