@@ -84,11 +84,14 @@ def evaluate(
     target: Annotated[str, typer.Argument(help="A run (its final model): id, path, `last`; or a recipe.")],
     overrides: Overrides = None,
     seeds: Annotated[int, typer.Option(help="How many seeds; each chooses its own instances.")] = 1,
+    trials_per_task: Annotated[
+        int, typer.Option(help="Trials of each instance; more than one give entropy and worst task.")
+    ] = 1,
 ) -> None:
     """Evaluate a model with frozen weights on held-out instances."""
     from agentmem.app.eval_run import evaluate_target
 
-    evaluate_target(target, seeds=seeds, overrides=overrides or ())
+    evaluate_target(target, seeds=seeds, trials_per_task=trials_per_task, overrides=overrides or ())
 
 
 @app.command()

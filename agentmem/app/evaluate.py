@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
-from agentmem.app.records import Condition, EvalRecord
+from agentmem.app.records import CONDITIONS, Condition, EvalRecord, GapRecord
 from agentmem.app.schedule import evaluation_tickets
 from agentmem.config import RunConfig
+from agentmem.evaluation.lines import TrialLine, line_of
+from agentmem.evaluation.paired import memory_gap
 from agentmem.evaluation.pass_at_k import pass_at_k
 from agentmem.failures import ConfigError, InfrastructureError, StalledError
 from agentmem.replay import ReplayBuffer
-from agentmem.trajectory import Mode, Trial
+from agentmem.trajectory import Mode, Ticket, Trial
 
 POLL_S = 0.1
 BATCH = "evaluation"
@@ -47,6 +50,15 @@ def check_held_out(train: Sequence[str | int], chosen: Sequence[str | int]) -> N
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What one condition gave."""
+
+    record: EvalRecord
+    lines: list[TrialLine]
+    trials: list[Trial]
+
+
 async def evaluate(
     config: RunConfig,
     buffer: ReplayBuffer,
@@ -54,19 +66,43 @@ async def evaluate(
     condition: Condition,
     update: int,
     tick: Tick,
-) -> tuple[EvalRecord, list[Trial]]:
+    *,
+    trials_per_task: int = 1,
+) -> Evaluated:
     """Play the held-out tasks under one condition with the weights that are served now."""
     began = time.monotonic()
-    # A name of its own for each try, so that a resumed run doesn't mix weights.
-    batch = f"eval-{update}-{condition}-{int(time.time() * 1000):x}"
-    mode = Mode(
-        method=config.method,
-        episodes=config.evaluation.episodes,
-        memory=memory_of(config, condition),
-    )
+    batch = batch_name(update, condition)
+    evaluation = config.evaluation
+    mode = Mode(method=config.method, episodes=evaluation.episodes, memory=memory_of(config, condition))
     tickets = evaluation_tickets(
-        config.env.name, instances, config.evaluation.tasks, config.evaluation.seed, batch, mode
+        config.env.name, instances, evaluation.tasks, evaluation.seed, batch, mode, trials_per_task
     )
+    trials = await play(config, buffer, tickets, batch, tick)
+    shares = pass_at_k([[e.success for e in trial.episodes] for trial in trials], evaluation.episodes)
+    scores = [trial.score for trial in trials if trial.score is not None]
+    record = EvalRecord(
+        update=update,
+        condition=condition,
+        n=len(trials),
+        p_at_k=[share.value for share in shares],
+        low=[share.low for share in shares],
+        high=[share.high for share in shares],
+        score=sum(scores) / len(scores) if scores else None,
+        wall_s=time.monotonic() - began,
+    )
+    lines = [line_of(t, condition, evaluation.seed, sample=t.member, update=update) for t in trials]
+    return Evaluated(record, lines, trials)
+
+
+def batch_name(update: int, condition: str) -> str:
+    """A name of its own for each try, so that a resumed run doesn't mix weights."""
+    return f"eval-{update}-{condition}-{int(time.time() * 1000):x}"
+
+
+async def play(
+    config: RunConfig, buffer: ReplayBuffer, tickets: Sequence[Ticket], batch: str, tick: Tick
+) -> list[Trial]:
+    """Submit tickets and wait for all of them; the trials that didn't fail, by ticket id."""
     await asyncio.to_thread(buffer.set_cursor, BATCH, batch)
     await asyncio.to_thread(buffer.submit, tickets, batch=batch)
     done, moved = 0, time.monotonic()
@@ -87,16 +123,22 @@ async def evaluate(
     await asyncio.to_thread(drop_unfinished, buffer)
     if not trials:
         raise InfrastructureError(f"evaluation: all {len(tickets)} trials failed (see agentmem buffer)")
-    shares = pass_at_k([[e.success for e in trial.episodes] for trial in trials], config.evaluation.episodes)
-    scores = [trial.score for trial in trials if trial.score is not None]
-    record = EvalRecord(
+    return trials
+
+
+def gap_record(lines: Sequence[TrialLine], update: int, episodes: int) -> GapRecord | None:
+    """The memory gap after an update; None unless both conditions played a common task."""
+    arms = [
+        [line for line in lines if (line.update, line.condition) == (update, condition)]
+        for condition in CONDITIONS
+    ]
+    if not {line.instance for line in arms[0]} & {line.instance for line in arms[1]}:
+        return None
+    found = memory_gap(arms[0], arms[1], episodes)
+    return GapRecord(
         update=update,
-        condition=condition,
-        n=len(trials),
-        p_at_k=[share.value for share in shares],
-        low=[share.low for share in shares],
-        high=[share.high for share in shares],
-        score=sum(scores) / len(scores) if scores else None,
-        wall_s=time.monotonic() - began,
+        n=found[0].tasks,
+        gap=[d.value for d in found],
+        low=[d.low for d in found],
+        high=[d.high for d in found],
     )
-    return record, trials

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentmem.app.records import UpdateRecord
+from agentmem.app.records import GapRecord, UpdateRecord
 from agentmem.app.system import System
 from agentmem.app.view import LiveView
 from agentmem.replay import Counters
@@ -139,3 +139,8 @@ class Monitor:
         for phase, seconds in phases.items():
             metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
         self._view.update(record)
+
+    def memory_gap(self, record: GapRecord) -> None:
+        """An evaluation with and without memory is over."""
+        for k, gap in enumerate(record.gap, start=1):
+            self._metrics.gauge("agentmem_memory_gap_ratio", gap, reason=str(k))

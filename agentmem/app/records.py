@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: what a run measured, one JSON line a record, tagged by `record`: update, eval or event.
+"""`metrics.jsonl`: what a run measured, a JSON line a record, tagged by `record` (update, eval, gap, event).
 
 A line is written with one write and flushed, so that a crash leaves at most one torn line, at the end.
 Readers leave it out and the next writer cuts it off. Shares are in [0, 1], times in seconds; what an update
@@ -94,6 +94,27 @@ class EvalRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", 
         _settle_floats(self)
 
 
+class GapRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="gap"):
+    """The memory gap after `update` updates: p@k with memory minus p@k without, k = 1, 2, …
+
+    Paired over the `n` tasks that both conditions played; `low`, `high`: 95 % intervals of a bootstrap.
+    """
+
+    update: int
+    n: int
+    gap: list[float]
+    low: list[float]
+    high: list[float]
+
+    def __post_init__(self) -> None:
+        if not len(self.gap) == len(self.low) == len(self.high):
+            raise ValueError(
+                f"gap record: {len(self.gap)} gaps, {len(self.low)} lower bounds, "
+                f"{len(self.high)} upper bounds: must be equally many"
+            )
+        _settle_floats(self)
+
+
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="event"):
     """Something that happened: a resume, a restart, a failed push."""
 
@@ -102,13 +123,13 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     detail: str = ""
 
 
-Record = UpdateRecord | EvalRecord | EventRecord
+Record = UpdateRecord | EvalRecord | GapRecord | EventRecord
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
-def _settle_floats(record: UpdateRecord | EvalRecord) -> None:
+def _settle_floats(record: UpdateRecord | EvalRecord | GapRecord) -> None:
     """JSON has no NaN: a non-finite number becomes None where the field allows it, else it is an error."""
     for field in msgspec.structs.fields(record):
         value = getattr(record, field.name)
@@ -182,17 +203,23 @@ def evals_of(records: Sequence[Record]) -> list[EvalRecord]:
     return [latest[key] for key in sorted(latest)]
 
 
+def gaps_of(records: Sequence[Record]) -> list[GapRecord]:
+    """The memory gaps by update; of two of the same update the later one counts."""
+    latest = {r.update: r for r in records if isinstance(r, GapRecord)}
+    return [latest[update] for update in sorted(latest)]
+
+
 def truncate_after(path: Path, update: int) -> float:
     """Before a resume from the checkpoint of `update`: drop what will be measured again.
 
-    Updates and evaluations after `update` go; events stay, since they did happen. Returns the seconds that
-    the run has spent so far, lost work included: the resumed run's `t` goes on from there. The file is
+    Updates, evaluations and gaps after `update` go; events stay, since they did happen. Returns the seconds
+    that the run has spent so far, lost work included: the resumed run's `t` goes on from there. The file is
     replaced as a whole, so a crash in between loses nothing. No writer may be open.
     """
     spent = 0.0
     kept: list[bytes] = []
     for line, record in _lines(path):
-        if not isinstance(record, EvalRecord):
+        if isinstance(record, UpdateRecord | EventRecord):
             spent = max(spent, record.t)
         if isinstance(record, EventRecord) or record.update <= update:
             kept.append(line + b"\n")

@@ -54,6 +54,7 @@ def existing_files(run: RunDir) -> dict[str, Path]:
         "final model": run.final_model,
         "learning curve": run.curve_path,
         "metrics": run.metrics_path,
+        "evaluation trials": run.trials_path,
         "configuration": run.config_path,
         "example trials": run.examples_text,
         "checkpoints": run.checkpoints,

@@ -101,6 +101,11 @@ class RunDir:
         return self.path / "metrics.jsonl"
 
     @property
+    def trials_path(self) -> Path:
+        """One line a trial of an evaluation (`agentmem.evaluation.lines`)."""
+        return self.path / "trials.jsonl"
+
+    @property
     def curve_path(self) -> Path:
         """The picture of the learning curve."""
         return self.path / "curve.png"

@@ -58,15 +58,23 @@ def evaluation_instances(instances: Sequence[str | int], n: int, seed: int) -> l
 
 
 def evaluation_tickets(
-    environment: str, instances: Sequence[str | int], n: int, seed: int, batch: str, mode: Mode
+    environment: str,
+    instances: Sequence[str | int],
+    n: int,
+    seed: int,
+    batch: str,
+    mode: Mode,
+    trials_per_task: int = 1,
 ) -> list[Ticket]:
-    """Each of `evaluation_instances` tried once."""
+    """Each of `evaluation_instances` tried `trials_per_task` times; a ticket's member says which time."""
     return [
         Ticket(
-            id=f"{batch}-{place:05d}",
+            id=f"{batch}-{place:05d}-{member}",
             task=Task(environment=environment, instance=instance, split=Split.EVAL, group=batch),
-            member=0,
+            member=member,
+            group_size=trials_per_task,
             mode=mode,
         )
         for place, instance in enumerate(evaluation_instances(instances, n, seed))
+        for member in range(trials_per_task)
     ]

@@ -1,4 +1,4 @@
-"""The table of held-out success before and after training, with and without memory: drawn or plain.
+"""The table of held-out success before and after training, with and without memory, and the gap between them.
 
 A cell is the share of instances solved within k episodes with its 95 % binomial interval. The first
 evaluation of a condition is *before*, its last one *after*; a condition evaluated once has one row.
@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentmem.app.records import CONDITIONS, Condition, EvalRecord, Record, evals_of
+from agentmem.app.records import CONDITIONS, Condition, EvalRecord, GapRecord, Record, evals_of, gaps_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 INTERVALS = "95 % binomial intervals (Wilson); n held-out instances"
+GAP_INTERVALS = "; gap: with minus without, paired by instance (bootstrap)"
 _MEMORY = {"with_memory": "with", "without_memory": "without"}
 
 
@@ -54,7 +55,23 @@ def rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
             cells = [cell(record, k) for k in range(ks)]
             score = [] if not scored else ["-" if record.score is None else f"{record.score:.3f}"]
             out.append([_MEMORY[condition], when, str(record.n), *cells, *score])
+    gaps = gaps_of(records)
+    for gap in (gaps[0], gaps[-1]) if len(gaps) > 1 else gaps:
+        when = f"{gap.update} updates" if len(gaps) == 1 else "before" if gap is gaps[0] else "after"
+        out.append(["gap", when, str(gap.n), *(gap_cell(gap, k) for k in range(ks)), *(["-"] * scored)])
     return header, out
+
+
+def gap_cell(record: GapRecord, k: int) -> str:
+    """The memory gap at p@(k+1) with its interval."""
+    if k >= len(record.gap):
+        return "-"
+    return f"{record.gap[k]:+.3f} [{record.low[k]:+.3f},{record.high[k]:+.3f}]"
+
+
+def legend(records: Sequence[Record]) -> str:
+    """What the brackets mean."""
+    return f"[ ]: {INTERVALS}{GAP_INTERVALS if gaps_of(records) else ''}"
 
 
 def cell(record: EvalRecord, k: int) -> str:
@@ -69,7 +86,7 @@ def plain_table(records: Sequence[Record]) -> str:
     header, body = rows(records)
     if not body:
         return "no held-out evaluation was made (evaluation.tasks is 0, or the run ended before it)"
-    return "\n".join([*aligned(header, body), f"[ ]: {INTERVALS}"])
+    return "\n".join([*aligned(header, body), legend(records)])
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -87,7 +104,7 @@ def rich_table(records: Sequence[Record]) -> Table:
     from rich.text import Text
 
     header, body = rows(records)
-    table = Table(box=box.SIMPLE_HEAD, caption=Text(f"[ ]: {INTERVALS}"), caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, caption=Text(legend(records)), caption_justify="left")
     for name in header:
         table.add_column(name)
     for n, row in enumerate(body):

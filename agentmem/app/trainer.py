@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.app.admission import Admission
-from agentmem.app.evaluate import drop_unfinished, evaluate
+from agentmem.app.evaluate import drop_unfinished, evaluate, gap_record
 from agentmem.app.examples import ExampleStore
 from agentmem.app.interrupt import Interrupted, InterruptFlag
 from agentmem.app.monitor import Monitor
 from agentmem.app.records import (
     CONDITIONS,
+    Condition,
     EventRecord,
     MetricsWriter,
     UpdateRecord,
@@ -41,6 +42,7 @@ from agentmem.app.view import LiveView
 from agentmem.app.watch import Watch
 from agentmem.chaos import hold
 from agentmem.config import RunConfig
+from agentmem.evaluation.lines import TrialWriter, read_lines
 from agentmem.failures import AgentMemError
 from agentmem.replay import Group
 from agentmem.telemetry import Metrics
@@ -312,6 +314,7 @@ class Trainer:
         """Evaluate the conditions that this update hasn't been evaluated under yet."""
         update = self._state.update
         done = {(r.update, r.condition) for r in evals_of(read_records(self._run.metrics_path))}
+        evaluated: list[Condition] = []
         for condition in CONDITIONS:
             if condition not in self._config.evaluation.conditions or (update, condition) in done:
                 continue
@@ -321,10 +324,18 @@ class Trainer:
                 self._view.phase(text, trials, total)
                 await self._watch.look()
 
-            record, _ = await evaluate(
-                self._config, self._system.buffer, self._held_out, condition, update, tick
-            )
-            self._writer.append(record)
+            found = await evaluate(self._config, self._system.buffer, self._held_out, condition, update, tick)
+            # Before the record: what has one isn't played again after a resume.
+            with TrialWriter(self._run.trials_path) as lines:
+                lines.append(found.lines)
+            self._writer.append(found.record)
+            evaluated.append(condition)
+        if evaluated:
+            played = await asyncio.to_thread(read_lines, self._run.trials_path)
+            gap = await asyncio.to_thread(gap_record, played, update, self._config.evaluation.episodes)
+            if gap is not None:
+                self._writer.append(gap)
+                self._monitor.memory_gap(gap)
         self._watch.moved()
 
     def _note_empty(self, record: UpdateRecord) -> None:

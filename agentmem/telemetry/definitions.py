@@ -67,6 +67,12 @@ _DEFINITIONS = (
     Definition(
         "agentmem_pass_at_k_ratio", Kind.GAUGE, "p@k of the last update's trials (reason: k).", ("reason",)
     ),
+    Definition(
+        "agentmem_memory_gap_ratio",
+        Kind.GAUGE,
+        "p@k with memory minus without, of the last evaluation under both (reason: k).",
+        ("reason",),
+    ),
     Definition("agentmem_served_version_count", Kind.GAUGE, "Oldest weight version that an engine serves."),
     Definition("agentmem_trained_version_count", Kind.GAUGE, "Weight version of the learner."),
     Definition(

@@ -11,10 +11,12 @@ import pytest
 from agentmem.app.records import (
     EvalRecord,
     EventRecord,
+    GapRecord,
     MetricsWriter,
     Record,
     UpdateRecord,
     evals_of,
+    gaps_of,
     read_records,
     truncate_after,
     updates_of,
@@ -120,3 +122,22 @@ def test_a_number_that_must_be_finite_is_refused_with_its_name(field: str, value
 def test_an_evaluation_needs_an_interval_for_each_share() -> None:
     with pytest.raises(ValueError, match="2 shares, 1 lower"):
         EvalRecord(update=0, condition="with_memory", n=4, p_at_k=[0.1, 0.2], low=[0.1], high=[0.9, 0.9])
+
+
+def gap(n: int, value: float = 0.25) -> GapRecord:
+    return GapRecord(update=n, n=4, gap=[value], low=[0.0], high=[0.5])
+
+
+def test_a_resume_drops_the_memory_gaps_that_will_be_measured_again(tmp_path: Path) -> None:
+    write(tmp_path / "m", evaluation(0), gap(0), update(1), evaluation(1), gap(1))
+    assert truncate_after(tmp_path / "m", 0) == 10.0
+    assert read_records(tmp_path / "m") == [evaluation(0), gap(0)]
+
+
+def test_of_two_gaps_of_one_update_the_later_counts() -> None:
+    assert gaps_of([gap(3), gap(0), gap(3, 0.5)]) == [gap(0), gap(3, 0.5)]
+
+
+def test_a_memory_gap_needs_an_interval_for_each_k() -> None:
+    with pytest.raises(ValueError, match="1 gaps, 2 lower"):
+        GapRecord(update=0, n=4, gap=[0.1], low=[0.1, 0.2], high=[0.9])

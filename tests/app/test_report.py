@@ -10,7 +10,15 @@ import pytest
 from rich.console import Console
 
 from agentmem.app.curve import draw_curve, figure, moving_averages, place
-from agentmem.app.records import Condition, EvalRecord, EventRecord, MetricsWriter, Record, UpdateRecord
+from agentmem.app.records import (
+    Condition,
+    EvalRecord,
+    EventRecord,
+    GapRecord,
+    MetricsWriter,
+    Record,
+    UpdateRecord,
+)
 from agentmem.app.report import write_report
 from agentmem.app.rundir import RunDir
 from agentmem.app.table import before_and_after, plain_table
@@ -66,6 +74,20 @@ def test_the_table_has_before_and_after_of_each_condition_with_intervals() -> No
     assert lines[3].endswith("0.500 [0.460-0.530]  0.830 [0.790-0.860]")
     assert lines[5].endswith("0.510 [0.470-0.540]  0.580 [0.540-0.610]")
     assert "95 %" in lines[6]
+
+
+def test_the_memory_gap_before_and_after_stands_below_the_shares() -> None:
+    gaps = [
+        GapRecord(update=n, n=500, gap=[-0.01, 0.05 * n], low=[-0.04, 0.0], high=[0.02, 0.3])
+        for n in range(4)
+    ]
+    lines = plain_table([*RECORDS, *gaps]).splitlines()
+    assert [line.split() for line in lines[6:8]] == [
+        ["gap", "before", "500", "-0.010", "[-0.040,+0.020]", "+0.000", "[+0.000,+0.300]"],
+        ["gap", "after", "500", "-0.010", "[-0.040,+0.020]", "+0.150", "[+0.000,+0.300]"],
+    ]
+    assert "paired by instance" in lines[-1]
+    assert "paired by instance" not in plain_table(RECORDS)
 
 
 def test_a_condition_evaluated_once_is_neither_before_nor_after() -> None:

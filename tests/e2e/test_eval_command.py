@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.eval_run import pooled
+from agentmem.app.eval_table import pooled
 from agentmem.app.evaluate import check_held_out
-from agentmem.app.records import EvalRecord
+from agentmem.app.records import EvalRecord, GapRecord, read_records
+from agentmem.evaluation.behaviour import trajectory_entropy
+from agentmem.evaluation.lines import by_task, read_lines
 from agentmem.failures import ConfigError
 from tests.e2e.runs import TINY, TORCH, plain
 
@@ -31,7 +33,8 @@ def evaluate(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_recipes_model_is_evaluated_on_each_seeds_own_instances(tmp_path: Path) -> None:
     done = evaluate(tmp_path, "lamer-minesweeper", "--seeds", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("with")]
+    success, _, _ = done.stdout.partition("same failure again")
+    rows = [line.split()[:3] for line in success.splitlines() if line.startswith("with")]
     assert rows == [
         [memory, seed, n]
         for memory in ("with", "without")
@@ -51,8 +54,32 @@ def test_a_recipes_model_is_evaluated_on_each_seeds_own_instances(tmp_path: Path
     }
     assert played["with_memory", 0] == played["without_memory", 0]
     assert played["with_memory", 0] != played["with_memory", 1]
-    assert all(line["tokens"]["act"] == line["turns"] for line in lines)
-    assert all(1 <= len(line["solved"]) <= 3 and not any(line["solved"][:-1]) for line in lines)
+    for line in read_lines(folder / "trials.jsonl"):
+        assert line.tokens["act"] == line.turns
+        assert 1 <= len(line.solved) <= 3
+        assert not any(line.solved[:-1])
+    (gap,) = (r for r in read_records(folder / "metrics.jsonl") if isinstance(r, GapRecord))
+    assert (gap.n, len(gap.gap)) == (len({line["instance"] for line in lines}), 3)
+    assert [row[:2] for row in map(str.split, done.stdout.splitlines()) if row[:1] == ["gap"]] == [
+        ["gap", "all"]
+    ]
+    assert "same failure again" in done.stdout
+    assert "entropy  " not in done.stdout
+
+
+def test_several_trials_of_a_task_tell_its_entropy_and_worst_task(tmp_path: Path) -> None:
+    conditions = "evaluation.conditions=[with_memory]"
+    done = evaluate(tmp_path, "lamer-minesweeper", "--trials-per-task", "4", "--set", conditions)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = (tmp_path / "evals").iterdir()
+    lines = read_lines(folder / "trials.jsonl")
+    tasks = by_task(lines)
+    assert len(tasks) == 16
+    assert all([line.sample for line in trials] == [0, 1, 2, 3] for trials in tasks.values())
+    entropy = trajectory_entropy(lines)
+    assert entropy is not None
+    assert f"{entropy.value:.2f} (16 x 4)" in done.stdout
+    assert "worst p@3" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -60,6 +87,7 @@ def test_a_recipes_model_is_evaluated_on_each_seeds_own_instances(tmp_path: Path
     [
         (("chess",), ["run 'chess' not found", "agentmem recipes"]),
         (("lamer-minesweeper", "--seeds", "0"), ["--seeds is 0", "at least 1"]),
+        (("lamer-minesweeper", "--trials-per-task", "0"), ["--trials-per-task is 0", "at least 1"]),
         (("lamer-minesweeper", "--set", "evaluation.seeds=2"), ["evaluation.seeds"]),
     ],
 )
