@@ -64,6 +64,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             env=EnvSettings.named(config.env.name, config.env.options),
             placement=config.env.placement,
             model=model,
+            template_options=agent.template_options,
             context_length=agent.context_length,
             prompt_limit=rollout.prompt_limit,
             trial_token_limit=rollout.trial_token_limit,

@@ -124,7 +124,8 @@ def check(path: Path, policy: PolicyConfig, env_name: str, env_options: Mapping[
             f"model {path}: it reads {longest} tokens, but the policy's context_length is "
             f"{policy.context_length} (lower it, or take another model)"
         )
-    return ChatCodec(path).check_servable(messages=takes_messages(env_name, env_options))
+    codec = ChatCodec(path, template_options=policy.template_options)
+    return codec.check_servable(messages=takes_messages(env_name, env_options))
 
 
 def takes_messages(env_name: str, env_options: Mapping[str, Any]) -> bool:

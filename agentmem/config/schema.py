@@ -111,6 +111,8 @@ class PolicyConfig(Section):
     dtype: Literal["float32", "bfloat16"] = "float32"
     context_length: Count = 2048
     """Prompt and response together, in tokens."""
+    template_options: dict[str, Any] = {}
+    """Given to the model's chat template. Qwen3 without thinking: {enable_thinking: false}."""
     lora: LoraConfig | None = None
     warmup: WarmupConfig = WarmupConfig()
 

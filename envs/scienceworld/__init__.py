@@ -17,12 +17,14 @@ __all__ = ["Options", "check", "instances", "make", "style"]
 def instances(options: Options, split: str) -> Sequence[Instance]:
     """`TASK/VARIATION` of the official split, task by task in ScienceWorld's order."""
     part = "train" if split == "train" else options.eval_split
-    most = options.variations_per_task or None
+    most = options.variations_per_task
+    if split != "train":
+        most = options.eval_variations_per_task or most
     return [
         f"{task}/{number}"
         for task in TASKS
         if not options.tasks or task in options.tasks
-        for number in variations(task, part)[:most]
+        for number in variations(task, part)[: most or None]
     ]
 
 

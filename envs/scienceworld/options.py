@@ -23,6 +23,8 @@ class Options:
     """The official split of variations that `eval` is; `train` is the official one."""
     variations_per_task: int = 0
     """The first so many variations of each task, so that no task outweighs the others. 0: all."""
+    eval_variations_per_task: int = 0
+    """The same for `eval`. 0: as `variations_per_task`."""
     simplifications: tuple[Simplification, ...] = ("easy",)
     """`easy` is all of them (on electrical tasks all but `noElectricalAction`). Empty: as hard as it gets."""
     max_turns: int = 100
@@ -46,6 +48,8 @@ class Options:
         require(not clash, "simplifications", "noElectricalAction", f"left out for {', '.join(clash)}")
         known = self.variations_per_task
         require(known >= 0, "variations_per_task", known, "at least 0")
+        known = self.eval_variations_per_task
+        require(known >= 0, "eval_variations_per_task", known, "at least 0")
         require(self.max_turns >= 1, "max_turns", self.max_turns, "at least 1")
         require(self.history_turns >= 0, "history_turns", self.history_turns, "at least 0")
         require(self.observation_limit >= 100, "observation_limit", self.observation_limit, "at least 100")

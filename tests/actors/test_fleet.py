@@ -202,3 +202,8 @@ def test_settings_come_from_the_configuration(settings: MakeSettings, open_buffe
     assert made.trials_in_flight == 256
     assert {s.temperature for s in made.sampling.values()} == {1.0}
     assert {s.temperature for s in made.eval_sampling.values()} == {0.7}
+    assert made.template_options == {}
+
+    quiet = load_config("lamer-minesweeper-paper")
+    made = AgentSettings.of(quiet, run="r", replay_url="u", replay=open_buffer().settings, model="m")
+    assert made.template_options == {"enable_thinking": False}

@@ -137,3 +137,17 @@ def test_the_codec_is_imported_without_heavy_packages() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_template_options_reach_the_prompt(tmp_path: Path) -> None:
+    switched = STABLE + "{% if enable_thinking is defined and not enable_thinking %}now{% endif %}"
+    path = word_model(tmp_path, template=switched)
+    plain, quiet = ChatCodec(path), ChatCodec(path, template_options={"enable_thinking": False})
+    messages = [Message("user", "Try 1")]
+    assert quiet.render(messages) == plain.render(messages) + "now"
+    assert quiet.encode(messages) == (*plain.encode(messages), *ids_of(path, "now"))
+
+
+def ids_of(path: Path, text: str) -> list[int]:
+    ids: list[int] = Tokenizer.from_file(str(path / "tokenizer.json")).encode(text).ids
+    return ids

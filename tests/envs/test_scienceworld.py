@@ -100,6 +100,10 @@ def test_tasks_and_how_many_variations_are_chosen_by_options() -> None:
 
     assert listed("train", tasks=["melt"], variations_per_task=2) == ["melt/0", "melt/1"]
     assert listed("eval", tasks=["melt"]) == [f"melt/{number}" for number in range(21, 30)]
+    apart: dict[str, Any] = {"tasks": ["melt"], "variations_per_task": 1, "eval_variations_per_task": 2}
+    assert listed("train", **apart) == ["melt/0"]
+    assert listed("eval", **apart) == ["melt/21", "melt/22"]
+    assert len(listed("eval", tasks=["melt"], variations_per_task=1)) == 1
     counts = Counter(instance.partition("/")[0] for instance in listed("train", variations_per_task=5))
     assert counts["identify-life-stages-2"] == 4
     assert counts["test-conductivity"] == 5

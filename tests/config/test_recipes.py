@@ -1,0 +1,201 @@
+"""Recipes are named alike; without `-paper` two cores are enough, with it the papers' figures stand there.
+
+The figures are those of LaMer (arXiv 2512.16848) and of the baselines that it compares with: its list of
+hyperparameters, and where it is silent its public code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentmem.config import list_recipes, load_config
+from agentmem.config.schema import RunConfig
+from envs.registry import validate_options
+
+METHODS = ("lamer", "empo2", "gigpo", "grpo", "ppo")
+PAPER = [name for name in list_recipes() if name.endswith("-paper")]
+SMALL = [name for name in list_recipes() if not name.endswith("-paper")]
+
+GAMES = ("minesweeper", "sokoban")
+LAMER_ENVIRONMENTS = (*GAMES, "webshop", "alfworld")
+
+LAMER: dict[str, Any] = {
+    "policies.agent.model": "Qwen/Qwen3-4B",
+    "policies.agent.template_options.enable_thinking": False,
+    "learner.lr": 1e-6,
+    "objective.clip_low": 0.2,
+    "objective.clip_high": 0.2,
+    "objective.kl_coef": 0.0,
+    "rollout.sampling.max_tokens": 1024,
+    "rollout.sampling.temperature": 1.0,
+    "evaluation.sampling.temperature": 0.7,
+    "evaluation.sampling.top_p": 0.8,
+    "evaluation.sampling.top_k": 20,
+    "evaluation.tasks": 512,
+    "evaluation.episodes": 3,
+    "credit.gamma_step": 0.95,
+    "credit.omega": 1.0,
+    "env.invalid_penalty": 0.5,
+}
+"""What holds for LaMer and its baselines in every environment."""
+
+TRIALS: dict[str, dict[str, Any]] = {
+    "lamer": {
+        "method": "lamer",
+        "credit.estimator": "gigpo",
+        "rollout.episodes": 3,
+        "rollout.group_size": 8,
+        "rollout.memory": "both",
+    },
+    "gigpo": {"method": "rl", "credit.estimator": "gigpo", "rollout.group_size": 24},
+    "grpo": {"method": "rl", "credit.estimator": "grpo", "rollout.group_size": 24},
+    "ppo": {"method": "rl", "credit.estimator": "ppo", "rollout.group_size": 24},
+}
+"""LaMer's 8 trials of up to 3 episodes, and 24 single episodes: equal trajectories."""
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "minesweeper": {
+        "env.options.size": 6,
+        "env.options.mines": 3,
+        "env.max_turns": 7,
+        "env.options.history_turns": 7,
+        "rollout.prompt_limit": 2048,
+        "rollout.tasks_per_update": 16,
+        "learner.updates": 300,
+        "credit.gamma_traj": 0.9,
+        "env.options.rewards.win": 10.0,
+        "env.options.rewards.cell": 0.5,
+        "env.options.rewards.cascade": 2.0,
+        "env.options.rewards.mine": -0.1,
+        "env.options.rewards.no_effect": -1.0,
+    },
+    "sokoban": {
+        "env.options.size": 6,
+        "env.options.boxes": 2,
+        "env.max_turns": 7,
+        "env.options.max_moves_per_turn": 3,
+        "env.options.history_turns": 7,
+        "rollout.prompt_limit": 2048,
+        "rollout.tasks_per_update": 16,
+        "learner.updates": 300,
+        "credit.gamma_traj": 0.6,
+        "env.options.rewards.move": -0.1,
+        "env.options.rewards.box_on": 1.0,
+        "env.options.rewards.box_off": -1.0,
+        "env.options.rewards.solved": 10.0,
+    },
+    "webshop": {
+        "env.max_turns": 12,
+        "env.options.history_turns": 5,
+        "env.options.reward": "win",  # 10 or 0
+        "rollout.prompt_limit": 8192,
+        "rollout.tasks_per_update": 8,
+        "learner.updates": 150,
+        "credit.gamma_traj": 0.6,
+    },
+    "alfworld": {
+        "env.max_turns": 10,
+        "env.eval_max_turns": 30,
+        "env.options.history_turns": 15,
+        "env.options.won_reward": 10.0,
+        "env.options.protocol": "out_of_distribution",
+        "rollout.prompt_limit": 4096,
+        "rollout.tasks_per_update": 8,
+        "learner.updates": 150,
+        "credit.gamma_traj": 0.6,
+    },
+}
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    f"{method}-{world}-paper": {**LAMER, **TRIALS[method], **WORLDS[world]}
+    for method in TRIALS
+    for world in LAMER_ENVIRONMENTS
+}
+
+
+def tree_of(config: RunConfig) -> dict[str, Any]:
+    """The whole configuration, the environment's own options with their defaults filled in."""
+    import dataclasses
+
+    tree = config.model_dump()
+    options: Any = validate_options(config.env.name, config.env.options)
+    tree["env"]["options"] = dataclasses.asdict(options)
+    return tree
+
+
+def at(tree: dict[str, Any], key: str) -> Any:
+    node: Any = tree
+    for part in key.split("."):
+        node = node[part]
+    return node
+
+
+def gpus(config: RunConfig) -> float:
+    engines = sum(engine.gpus * engine.replicas for engine in config.engines.values())
+    return engines + config.learner.gpus_per_rank * config.learner.ranks
+
+
+@pytest.mark.parametrize("recipe", list_recipes())
+def test_a_name_says_method_and_environment(recipe: str) -> None:
+    config = load_config(recipe)
+    method, _, rest = recipe.partition("-")
+    assert method in METHODS
+    assert f"{rest}-".startswith((f"{config.env.name}-", "multi-"))
+    if method in ("gigpo", "grpo", "ppo"):
+        assert (config.method, config.credit.estimator) == ("rl", method)
+    else:
+        assert config.method == method
+
+
+@pytest.mark.parametrize("recipe", SMALL)
+def test_without_paper_two_cores_are_enough(recipe: str) -> None:
+    config = load_config(recipe)
+    assert gpus(config) == 0
+    assert config.policies["agent"].model in ("tiny", "smollm2")
+    assert sum(e.replicas for e in config.engines.values()) == config.learner.ranks == 1
+
+
+@pytest.mark.parametrize("recipe", list_recipes())
+def test_the_options_are_the_environments_own(recipe: str) -> None:
+    config = load_config(recipe)
+    options: Any = validate_options(config.env.name, config.env.options)
+    # The limit on turns is the trial loop's; where the prompt tells it, too, it must be the same one.
+    if "max_turns" in config.env.options:
+        assert options.max_turns == config.env.max_turns
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_the_published_setting_asks_for_gpus_and_keeps_the_papers_figures(recipe: str) -> None:
+    config = load_config(recipe)
+    assert gpus(config) >= 2
+    tree = tree_of(config)
+    found = {key: at(tree, key) for key in PUBLISHED[recipe]}
+    assert found == PUBLISHED[recipe]
+
+
+@pytest.mark.parametrize("world", LAMER_ENVIRONMENTS)
+@pytest.mark.parametrize("paper", ["", "-paper"])
+def test_a_baseline_plays_as_many_episodes_as_lamer_and_is_told_apart_by_its_method_alone(
+    world: str, paper: str
+) -> None:
+    lamer = load_config(f"lamer-{world}{paper}")
+    for method in ("gigpo", "grpo", "ppo"):
+        other = load_config(f"{method}-{world}{paper}")
+        trials = other.rollout.group_size * other.rollout.tasks_per_update
+        assert other.rollout.episodes == 1
+        assert trials == lamer.rollout.episodes * lamer.rollout.group_size * lamer.rollout.tasks_per_update
+        assert other.env == lamer.env
+        assert other.policies == lamer.policies
+        assert other.evaluation == lamer.evaluation
+        assert set(other.evaluation.conditions) == {"with_memory", "without_memory"}
+
+
+def test_alfworld_is_trained_on_four_types_of_tasks_and_evaluated_on_the_other_two() -> None:
+    for name in ("lamer-alfworld", "lamer-alfworld-paper"):
+        config = load_config(name)
+        options: Any = validate_options(config.env.name, config.env.options)
+        trained, evaluated = set(options.types("train")), set(options.types("eval"))
+        assert not trained & evaluated
+        assert {len(trained), len(evaluated)} == {4, 2}
