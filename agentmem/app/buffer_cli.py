@@ -34,7 +34,7 @@ PASSWORD = "AGENTMEM_REDIS_PASSWORD"
 
 @app.command()
 def inspect(run: Run, url: Url = None, as_json: AsJson = False) -> None:
-    """Counters with their identity, groups, bytes, drops, leases and cursors."""
+    """Counters with their identity, groups, tips, bytes, drops, leases and cursors."""
     from agentmem.replay.inspect import summary
 
     with _open(run, url) as buffer:
@@ -171,6 +171,7 @@ def _readable(seen: dict[str, Any], c: Counters) -> str:
             f"groups {c.replay_groups}; inserted {c.replay_inserted}, drawn {c.replay_sampled}, evicted "
             f"{c.replay_evicted}, refused {c.replay_refused}, draws not given {c.replay_limited}",
         ),
+        ("tips", "; ".join(_tips(*item) for item in seen["tips"].items()) or "none"),
         (
             "bytes",
             f"{_size(used)}: trials {_size(c.bytes)}, progress {_size(c.progress_bytes)}, replay "
@@ -194,6 +195,13 @@ def _readable(seen: dict[str, Any], c: Counters) -> str:
         ("next groups", ", ".join(seen["oldest_ready"]) or "none"),
     ]
     return "\n".join(f"{name:<12}{text}" for name, text in rows)
+
+
+def _tips(namespace: str, stats: dict[str, int]) -> str:
+    return (
+        f"{namespace}: {stats['tips']} of {stats['tasks']} tasks, {_size(stats['bytes'])} (added "
+        f"{stats['added']}, dropped {stats['dropped']}, duplicates {stats['duplicates']})"
+    )
 
 
 def _pairs(values: dict[Any, Any]) -> str:

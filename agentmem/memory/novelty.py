@@ -1,8 +1,9 @@
 """EMPO²'s intrinsic reward: how new a state is to a task (arXiv 2602.23008).
 
-    a visit whose best cosine with the task's distinct states is >= τ is a visit of that state, else it starts
-    a new one r_int = 1 / (visits of that state, this one included)          1, ½, ⅓, … r     = r_ext + c ·
-    r_int
+    s_t    the state of step t: the distinct state of the task with the best cosine, if that is >= τ;
+           else the step starts a new one
+    r_int  = 1 / (visits of s_t, this one included)          1, ½, ⅓, …
+    r      = r_ext + c · r_int
 
 A state is represented by the embedding that started it and never moves, so the order of visits decides what
 is distinct. The sum is taken before the group normalisation, so that the novelty reaches the gradient.

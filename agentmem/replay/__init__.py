@@ -18,8 +18,10 @@ from agentmem.replay.structs import (
     Outcome,
     Progress,
     RejectedError,
+    TipStats,
 )
 from agentmem.replay.table import Settings
+from agentmem.replay.tips import TipLog
 
 __all__ = [
     "Claim",
@@ -36,5 +38,7 @@ __all__ = [
     "RejectedError",
     "ReplayBuffer",
     "Settings",
+    "TipLog",
+    "TipStats",
     "find_server",
 ]

@@ -1,4 +1,4 @@
-"""The replay buffer: one facade over tickets, groups, evaluations, replay and accounting.
+"""The replay buffer: one facade over tickets, groups, evaluations, replay, tips and accounting.
 
 Synchronous and batch-first: every method takes and returns lists and makes one or few round trips. Any number
 of processes hold one for the same run; threads may share one. A dead server is waited for, up to a deadline.
@@ -21,10 +21,11 @@ from agentmem.replay.keys import Keys
 from agentmem.replay.replayed import ReplayTable
 from agentmem.replay.table import Settings
 from agentmem.replay.tickets import TicketTable
+from agentmem.replay.tips import TipTable
 from agentmem.trajectory import SCHEMA_VERSION
 
 
-class ReplayBuffer(TicketTable, ReplayTable, EvalTable, Accounting):
+class ReplayBuffer(TicketTable, ReplayTable, EvalTable, TipTable, Accounting):
     """The buffer of one run on one server. `**settings` are the fields of `Settings`.
 
     `fingerprint` names the recipe: a run that was made by another one is refused. A dead server is waited for

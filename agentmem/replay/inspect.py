@@ -10,7 +10,7 @@ from agentmem.replay.buffer import ReplayBuffer
 
 
 def summary(buffer: ReplayBuffer, dead: int = 10) -> dict[str, Any]:
-    """Counters, cursors, who holds leases, the oldest ready groups, and the newest dead letters."""
+    """Counters, cursors, tips, who holds leases, the oldest ready groups, and the newest dead letters."""
     client, call, keys = buffer.server.client, buffer.server.call, buffer.keys
     counters = buffer.counters()
     leases: dict[str, int] = {}
@@ -28,6 +28,7 @@ def summary(buffer: ReplayBuffer, dead: int = 10) -> dict[str, Any]:
         "byte_budget": buffer.settings.byte_budget,
         "used_memory": int(memory["used_memory"]),
         "cursors": {k.decode(): v.decode() for k, v in cursors.items()},
+        "tips": {name: msgspec.to_builtins(buffer.tip_stats(name)) for name in buffer.tip_namespaces()},
         "leases": dict(sorted(leases.items())),
         "oldest_ready": [g.decode() for g in call(lambda: client.zrange(keys("ready"), 0, 9))],
         "draining": buffer.draining(),

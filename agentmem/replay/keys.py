@@ -15,6 +15,10 @@
 | `n`, `drops`, `expired` | hash | totals of what is gone; drops by reason; expired by what they were |
 | `dead` | list | dead letters |
 | `bad`, `bad:<ticket>:<i>` | list, strings | payloads that couldn't be read |
+| `tips` | zset | books of tips `<namespace>:<task>`, by their latest write |
+| `tips:<namespace>` | hash | totals of its books |
+| `tip:<book>`, `tiplog:<book>` | hash, list | its version, key width and bytes; its entries, oldest first |
+| `tiphas:<book>`, `tipsrc:<book>` | set, zset | digests of its entries; the newest sources |
 | `s:<name>` | string | a large payload within the transaction that stores it |
 | `blocked`, `space`, `starving`, `wake` | | who waits for bytes, who waits for groups, and their signals |
 | `cursors`, `meta` | hash | resume cursors and the end of stream; schema and recipe |

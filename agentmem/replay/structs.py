@@ -93,6 +93,23 @@ class EvalStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.done + self.failed >= self.submitted
 
 
+class TipStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The books of tips of one namespace."""
+
+    tasks: int = 0
+    """Books."""
+    tips: int = 0
+    """Entries held."""
+    bytes: int = 0
+    """Of these."""
+    added: int = 0
+    """Entries that ever entered a book."""
+    duplicates: int = 0
+    """Not added, since their like was held."""
+    dropped: int = 0
+    """Gone because of a bound."""
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A ticket that failed for good, and why."""
 
@@ -151,6 +168,11 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Commits that its limiter made wait."""
     quarantined_bytes: int = 0
     """Payloads that can't be read, kept for a look; the oldest leave."""
+
+    tips: int = 0
+    """Entries in the books of tips, of all namespaces."""
+    tip_bytes: int = 0
+    """Apart from the byte budget, within a bound of their own (`Settings.tip_bytes`)."""
 
     blocked_s: float = 0.0
     """Time that producers waited for bytes, all added."""

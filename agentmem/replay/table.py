@@ -71,6 +71,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Weight of a replay group: this to the power of its age in versions ..."""
     advantage_exponent: float = 0.0
     """... times its priority (mean |advantage|, told by `set_priorities`) to this power; 0: not looked at."""
+    tips_per_task: int = 1000
+    """Entries of a book of tips; the oldest leave."""
+    tip_bytes: int = 256 << 20
+    """All books together. Above, the book that was written longest ago goes as a whole. Tips don't count
+    against `byte_budget`: nothing would free them, so that they would make producers wait for ever."""
     online_limiter: Limiter = Limiter()
     """How many groups may be ready ahead of the learner."""
     replay_limiter: Limiter = Limiter()
@@ -79,7 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """zstd level; 0 stores bare msgpack."""
 
     def __post_init__(self) -> None:
-        for name in ("byte_budget", "lease_s", "group_lease_s", "min_group", "max_kills", "blocked_limit_s"):
+        positive = ("byte_budget", "lease_s", "group_lease_s", "min_group", "max_kills", "blocked_limit_s")
+        for name in (*positive, "tips_per_task", "tip_bytes"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"replay.{name} is {getattr(self, name)}: must be > 0")
         for name in ("retry_budget", "replay_groups", "compression"):

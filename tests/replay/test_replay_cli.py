@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from agentmem.app.cli import app
 from agentmem.app.rundir import RunDir
 from agentmem.failures import AgentMemError, Failure, FailureKind
+from agentmem.memory.tips import Tip, encode_key
 from agentmem.replay import EmbeddedServer, ReplayBuffer
 from tests.replay.makers import make_group, played
 
@@ -37,6 +38,10 @@ def live(run):
             buffer.fail(claims[3:], DATA, retry=False)
             buffer.finish_groups([g.id for g in buffer.take_groups(1)], "trained")
             buffer.claim("w2", 1)
+            tip = Tip(
+                text="Look.", action="up", score=1.0, step=0, source="a-0:0", key=encode_key([1.0, 0.0])
+            )
+            buffer.add_tips("train", "sokoban", [tip], "a-0:0")
         yield server
 
 
@@ -62,6 +67,7 @@ def test_inspect_shows_the_identity_groups_bytes_and_drops_of_a_live_run(run, li
     assert re.search(r"leases +w2 1", text)
     assert re.search(r"groups +open 1, ready 1, taken 0, held 0", text)
     assert re.search(r"bytes +\d", text)
+    assert re.search(r"tips +train: 1 of 1 tasks, \d+ B \(added 1, dropped 0, duplicates 0\)", text)
     password = re.search(r":([^:@]+)@", live.url)[1]
     assert password not in text
 
@@ -70,6 +76,7 @@ def test_inspect_as_json(run, live):
     seen = json.loads(say("inspect", "last", "--json"))
     assert seen["identity_holds"]
     assert seen["counters"]["trained"] == 2
+    assert (seen["tips"]["train"]["tips"], seen["counters"]["tips"]) == (1, 1)
 
 
 def test_tail_ends_with_the_newest_trial(run, live):

@@ -27,12 +27,15 @@ from agentmem.replay.lua.tickets import (
     RENEW,
     SUBMIT,
 )
+from agentmem.replay.lua.tips import ADD_TIPS, DROP_TIPS, READ_TIPS
 
 __all__ = [
+    "ADD_TIPS",
     "CLAIM",
     "COMMIT",
     "COUNTERS",
     "DROP_EVAL",
+    "DROP_TIPS",
     "FAIL",
     "FINISH",
     "FORFEIT",
@@ -41,6 +44,7 @@ __all__ = [
     "PROGRESS",
     "QUARANTINE",
     "QUARANTINE_EVAL",
+    "READ_TIPS",
     "RECALL",
     "RELEASE",
     "RENEW",
