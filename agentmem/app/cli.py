@@ -96,20 +96,46 @@ def evaluate(
 
 @app.command()
 def compare(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Runs, evaluations or files of trials; NAME=TARGET names one. One alone: its conditions.",
+            metavar="TARGET...",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     sweep: Annotated[
-        Path,
+        Path | None,
         typer.Option(help="Run what is missing of a sweep (YAML); print its tables.", metavar="FILE"),
-    ],
+    ] = None,
     table: Annotated[bool, typer.Option("--table", help="With --sweep: run nothing, print tables.")] = False,
     results: Annotated[
         Path | None,
         typer.Option(help="Recorded results (default: benchmarks/results/learning.jsonl).", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Compare arms: run a sweep's missing runs, and print tables with intervals of what is recorded."""
-    from agentmem.app.sweep import run_sweep
+    """Compare evaluations task by task; or run what is missing of a sweep, and print tables of it."""
+    from agentmem.failures import ConfigError
 
-    run_sweep(sweep, results=results, table_only=table, say=typer.echo)
+    if sweep is not None:
+        from agentmem.app.sweep import run_sweep
+
+        if targets or as_json:
+            raise ConfigError(f"--sweep {sweep}: it has runs of its own; no TARGET and no --json beside it")
+        run_sweep(sweep, results=results, table_only=table, say=typer.echo)
+        return
+    if table or results is not None:
+        raise ConfigError("--table and --results belong to --sweep FILE, which isn't given")
+    if not targets:
+        raise ConfigError("nothing to compare: name runs, evaluations or files of trials, or --sweep FILE")
+    from agentmem.app.compare_sources import load_sources
+    from agentmem.app.comparison import compare as compared
+    from agentmem.app.comparison_text import as_json as json_of
+    from agentmem.app.comparison_text import as_text
+
+    found = compared(load_sources(targets))
+    typer.echo(json_of(found) if as_json else as_text(found))
 
 
 @app.command()
