@@ -1,7 +1,8 @@
 """All environments by name. Nothing of an environment is imported before it is used.
 
 Splits are `train` and `eval`. Every error is an `EnvSetupError` of one line. A new environment is one file or
-folder with `Options`, `make`, `style` and `instances`, and one entry here.
+folder with `Options`, `make`, `style` and `instances`, and one entry here; with a compact format it offers
+`warm_start`, too (see `warmstart.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from envs.base import EnvSpec, Instance, PromptStyle, TextEnv
 from envs.interpreter import interpreter, missing_packages
 from envs.options import EnvSetupError, parse_options
+from envs.warmstart import WarmStart
 
 __all__ = [
     "ENVIRONMENTS",
@@ -25,6 +27,7 @@ __all__ = [
     "spec",
     "style",
     "validate_options",
+    "warm_start",
 ]
 
 SPLITS = ("train", "eval")
@@ -72,6 +75,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             module="envs.scienceworld",
             extra="scienceworld",
             requires=("scienceworld", "py4j"),
+        ),
+        EnvSpec(
+            name="scout",
+            summary="Dig for a treasure, or give up the attempt to see where it lies (own code, no data)",
+            module="envs.scout",
+            light=True,
         ),
         EnvSpec(
             name="sokoban",
@@ -154,6 +163,14 @@ def instances(name: str, options: Mapping[str, Any], split: str) -> Sequence[Ins
     module = _module(name)
     found: Sequence[Instance] = module.instances(_options(module, name, options), split)
     return found
+
+
+def warm_start(name: str, options: Mapping[str, Any]) -> WarmStart | None:
+    """Words and demonstrations for a tiny word-level model; None where prompts aren't of a compact format."""
+    module = _module(name)
+    offered = getattr(module, "warm_start", None)
+    made: WarmStart | None = offered(_options(module, name, options)) if offered else None
+    return made
 
 
 def _module(name: str) -> ModuleType:

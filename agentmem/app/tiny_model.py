@@ -2,9 +2,9 @@
 
 Which tokenizer and which demonstrations depends on the environment's prompts:
 
-- *words* (raw text, MineSweeper's compact format): a token for each word of the format's vocabulary. Answers
-  are one token and aren't followed by <eos>: serve with `max_tokens=1`. The warm-up imitates a demonstrator
-  that plays poorly and sometimes uses its memory.
+- *words* (raw text, a game's compact format): a token for each word of the format's vocabulary. Most answers
+  are one token and aren't followed by <eos>: serve with `max_tokens=1`. The warm-up imitates the game's own
+  demonstrator, which plays poorly and sometimes uses its memory (`envs.warmstart`).
 - *text* (chat messages, all else): `tiny_text`.
 
 Everything is drawn from `warmup.seed`: the same settings give the same weights on the same machine.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from agentmem.app.models import Progress, Surroundings
     from agentmem.config import PolicyConfig
+    from envs.warmstart import Memory
 
 VERSION = 2
 """Of everything that shapes the weights (tokenizers, demonstrations, training). Raise it with any change."""
@@ -64,22 +65,14 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
     """Write tokenizer and warmed-up model into an empty directory."""
     from agentmem.app.models import write
     from envs import registry
+    from envs.warmstart import Play
 
     warmup = policy.warmup
-    options = registry.validate_options(around.env, around.options)
-    if around.env == "minesweeper" and options.format == "compact":
-        from envs.minesweeper.demonstrator import demonstrations
-        from envs.minesweeper.vocabulary import words
-
-        tokenizer = word_tokenizer(words(options.size, options.mines))
-        stream = demonstrations(
-            options,
-            warmup.seed,
-            memory=_demonstrated_memory(policy, around),
-            attempts=around.episodes,
-            max_turns=around.max_turns,
-        )
-        pairs = list(islice(stream, warmup.steps * warmup.batch_rows))
+    start = registry.warm_start(around.env, around.options)
+    if start is not None:
+        tokenizer = word_tokenizer(start.vocabulary)
+        play = Play(_demonstrated_memory(policy, around), around.episodes, around.max_turns)
+        pairs = list(islice(start.demonstrations(warmup.seed, play), warmup.steps * warmup.batch_rows))
         steps, batch_rows = warmup.steps, warmup.batch_rows
     else:
         steps = min(warmup.steps, tiny_text.MOST_STEPS)
@@ -172,7 +165,7 @@ def encoded(
     return rows
 
 
-def _demonstrated_memory(policy: PolicyConfig, around: Surroundings) -> Any:
+def _demonstrated_memory(policy: PolicyConfig, around: Surroundings) -> Memory:
     if policy.warmup.notes:
         return "both" if around.memory == "both" else "reflection"
     return "history"

@@ -18,7 +18,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Literal
 
 from envs.base import EpisodeMemory, EpisodeRecord, View
 from envs.minesweeper.board import HIDDEN, MINE
@@ -28,25 +27,13 @@ from envs.minesweeper.instances import instances
 from envs.minesweeper.options import Options
 from envs.minesweeper.players import deduce
 from envs.options import require
+from envs.warmstart import Memory, Play, Row
 
-Row = tuple[str, str]
-"""Prompt text and response text (one word)."""
-Memory = Literal["history", "reflection", "both"]
 CORRECT_NOTE = 0.3
 
 
-def demonstrations(
-    options: Options,
-    seed: int,
-    *,
-    memory: Memory = "history",
-    attempts: int = 3,
-    max_turns: int | None = None,
-) -> Iterator[Row]:
-    """An endless stream of rows, the same for the same arguments; whole trials in the order of play.
-
-    `attempts` and `max_turns` (default `options.max_turns`) bound a trial and its episodes.
-    """
+def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:
+    """See WarmStart."""
     require(options.format == "compact", "format", options.format, "compact for demonstrations")
     rng = random.Random(seed)
     style = CompactStyle(options.size)
@@ -54,7 +41,9 @@ def demonstrations(
     boards = instances(options, "train")
     for _ in count():
         env.reset(options={"instance": rng.choice(boards)})
-        yield from _Trial(env, style, rng, memory).rows(attempts, max_turns or options.max_turns)
+        yield from _Trial(env, style, rng, play.memory).rows(
+            play.attempts, play.max_turns or options.max_turns
+        )
 
 
 class _Trial:

@@ -14,6 +14,8 @@ from envs.base import EpisodeMemory, EpisodeRecord, Message, Step, TextEnv, View
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "minesweeper-compact": ("minesweeper", {"size": 4, "format": "compact", "max_clicks": 6}),
     "minesweeper-text": ("minesweeper", {}),
+    "scout-compact": ("scout", {"format": "compact", "digs": 2}),
+    "scout-text": ("scout", {"digs": 2}),
     "sokoban": ("sokoban", {}),
     "sokoban-harder": ("sokoban", {"size": 7, "boxes": 3, "end_when_unsolvable": False}),
 }
@@ -177,7 +179,7 @@ def test_the_splits_share_no_instance(name: str, options: dict[str, Any]) -> Non
 
 # --- chat styles ---
 
-CHAT = {case: value for case, value in SETTINGS.items() if case != "minesweeper-compact"}
+CHAT = {case: value for case, value in SETTINGS.items() if not case.endswith("-compact")}
 each_chat = pytest.mark.parametrize(("name", "options"), CHAT.values(), ids=CHAT)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -11,14 +11,14 @@ from envs.base import EpisodeMemory, EpisodeRecord, View
 from envs.minesweeper import Options, instances
 from envs.minesweeper.board import grid
 from envs.minesweeper.compact import CompactStyle, renderer
-from envs.minesweeper.demonstrator import Row, demonstrations
+from envs.minesweeper.demonstrator import demonstrations
 from envs.minesweeper.env import MineSweeper
 from envs.minesweeper.vocabulary import words
+from envs.warmstart import Memory, Play, Row
 
 SMALL = Options(size=4, mines=3, max_turns=6, format="compact", max_clicks=6)
 STYLE = CompactStyle(4)
 BOARD = "???? 2??? ???? ????"
-Memory = Literal["history", "reflection", "both"]
 
 
 def lost(final: str, index: int = 0) -> EpisodeRecord:
@@ -99,7 +99,7 @@ def test_the_vocabulary_has_every_word_once() -> None:
 @pytest.mark.parametrize("memory", ["history", "reflection", "both"])
 def test_demonstrations_use_only_the_vocabulary_and_answer_with_a_cell(memory: Memory) -> None:
     known = set(words(4))
-    for prompt, answer in islice(demonstrations(SMALL, 0, memory=memory), 3000):
+    for prompt, answer in islice(demonstrations(SMALL, 0, Play(memory)), 3000):
         assert set(prompt.split()) <= known
         assert answer in grid(4).index
 
@@ -110,7 +110,7 @@ def test_demonstrations_depend_on_their_seed_alone() -> None:
 
 
 def rows(seed: int, memory: Memory, count: int) -> list[Row]:
-    return list(islice(demonstrations(SMALL, seed, memory=memory), count))
+    return list(islice(demonstrations(SMALL, seed, Play(memory)), count))
 
 
 def shown(prompt: str) -> str:
@@ -169,4 +169,4 @@ def test_half_of_the_demonstrated_trials_avoid_the_mines_they_list() -> None:
 
 def test_demonstrations_in_the_text_format_are_refused() -> None:
     with pytest.raises(ValueError, match="compact"):
-        next(demonstrations(Options(), 0))
+        next(demonstrations(Options(), 0, Play()))

@@ -141,3 +141,14 @@ def test_the_command_prints_the_directory_alone(tmp_path: Path) -> None:
     )
     (made,) = tmp_path.glob("models/tiny-*")
     assert done.stdout == f"{made}\n"
+
+
+def test_another_game_brings_its_own_words(tmp_path: Path) -> None:
+    policy = PolicyConfig.model_validate({"model": "tiny", "warmup": {"steps": 1, "batch_rows": 8}})
+    start = registry.warm_start("scout", {"format": "compact"})
+    assert start is not None
+    path = resolve(policy, "scout", {"format": "compact"}, tmp_path)
+    codec = ChatCodec(path)
+    for word in start.vocabulary:
+        assert codec.decode(codec.encode(word)[1:]) == word
+    assert codec.vocabulary_size == len(tiny.SPECIALS) + len(start.vocabulary)
