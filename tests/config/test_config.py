@@ -60,6 +60,13 @@ def test_a_recipe_file_may_extend_a_recipe(tmp_path: Path) -> None:
         ("method=magic", ["method", "magic", "'lamer'"]),
         ("policies.agent.lora={rank: 8, alph: 3}", ["policies.agent.lora.alph", "did you mean 'alpha'"]),
         ("env.workers=3", ["env.workers", "3", "worker"]),
+        ("credit.gamma_traj=1.5", ["credit.gamma_traj", "1.5", "less than or equal to 1"]),
+        ("credit.gamma_step=-0.1", ["credit.gamma_step", "-0.1", "greater than or equal to 0"]),
+        ("credit.gae_lambda=2.0", ["credit.gae_lambda", "2.0", "less than or equal to 1"]),
+        ("credit.estimator=reinforce", ["credit.estimator", "reinforce", "'gigpo'", "'ppo'"]),
+        ("credit.return_form=both", ["credit.return_form", "both", "'paper'", "'chained'"]),
+        ("credit.norm=std", ["credit.norm", "std", "'mean'", "'mean_std'"]),
+        ("rollout.group_size=1", ["rollout.group_size", "1", "'gigpo'", "at least 2 trials"]),
         ("learner", ["key=value"]),
         ("learner.lr=1e400", ["learner.lr", "finite"]),
         ("learner.betas=[0.9, 2]", ["learner.betas.1", "2", "less than 1"]),
@@ -74,6 +81,15 @@ def test_a_wrong_setting_is_one_line_that_names_it(override: str, names: list[st
     assert "\n" not in line
     for name in names:
         assert name in line
+
+
+@pytest.mark.parametrize("estimator", ["gigpo", "grpo", "rloo"])
+def test_a_comparison_within_a_group_needs_two_trials_and_ppo_one(estimator: str) -> None:
+    alone = ["rollout.group_size=1", "replay.min_group=1"]
+    with pytest.raises(ConfigError) as caught:
+        load_config("lamer-minesweeper", [*alone, f"credit.estimator={estimator}"])
+    assert f"rollout.group_size is 1: credit.estimator '{estimator}' compares at least 2" in str(caught.value)
+    assert load_config("lamer-minesweeper", [*alone, "credit.estimator=ppo"]).rollout.group_size == 1
 
 
 def test_a_recipe_adapts_to_a_model_that_is_not_tiny_and_overrides_still_win() -> None:
