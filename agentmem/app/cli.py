@@ -87,11 +87,16 @@ def evaluate(
     trials_per_task: Annotated[
         int, typer.Option(help="Trials of each instance; more than one give entropy and worst task.")
     ] = 1,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Evaluate a model with frozen weights on held-out instances."""
     from agentmem.app.eval_run import evaluate_target
 
-    evaluate_target(target, seeds=seeds, trials_per_task=trials_per_task, overrides=overrides or ())
+    evaluate_target(
+        target, seeds=seeds, trials_per_task=trials_per_task, overrides=overrides or (), html=html
+    )
 
 
 @app.command()
@@ -105,6 +110,9 @@ def compare(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
+    ] = None,
     sweep: Annotated[
         Path | None,
         typer.Option(help="Run what is missing of a sweep (YAML); print its tables.", metavar="FILE"),
@@ -121,8 +129,10 @@ def compare(
     if sweep is not None:
         from agentmem.app.sweep import run_sweep
 
-        if targets or as_json:
-            raise ConfigError(f"--sweep {sweep}: it has runs of its own; no TARGET and no --json beside it")
+        if targets or as_json or html is not None:
+            raise ConfigError(
+                f"--sweep {sweep}: it has runs of its own; no TARGET, --json or --html beside it"
+            )
         run_sweep(sweep, results=results, table_only=table, say=typer.echo)
         return
     if table or results is not None:
@@ -134,8 +144,14 @@ def compare(
     from agentmem.app.comparison_text import as_json as json_of
     from agentmem.app.comparison_text import as_text
 
-    found = compared(load_sources(targets))
+    sources = load_sources(targets)
+    found = compared(sources)
     typer.echo(json_of(found) if as_json else as_text(found))
+    if html is not None:
+        from agentmem.app.html.page import write_page
+
+        write_page(html, found, sources)
+        typer.echo(f"report: {html}", err=as_json)
 
 
 @app.command()

@@ -120,10 +120,11 @@ class Comparison:
     notes: list[str]
 
 
-def compare(sources: Sequence[Source]) -> Comparison:
-    """Raises ConfigError if there is nothing to compare, or two arms share no task."""
+def compare(sources: Sequence[Source], *, alone: bool = False) -> Comparison:
+    """Raises ConfigError if there is nothing to compare (unless it may stand `alone`), or two arms share no
+    task."""
     arms = [(source, condition, lines) for source in sources for condition, lines in source.arms.items()]
-    if len(arms) < 2:
+    if len(arms) < 2 and not alone:
         raise ConfigError(f"{sources[0].label} has one condition only: name a second run or evaluation")
     k = max(len(line.episodes) for _, _, lines in arms for line in lines)
     cuts = {cost.value: common_cut([lines for _, _, lines in arms], cost) for cost in Cost}

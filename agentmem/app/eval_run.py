@@ -3,7 +3,8 @@
 TARGET is a run (its final model, under its own configuration) or a recipe (the policy's model as it is). Each
 condition plays `evaluation.tasks` instances for each seed, which chooses them. What is written, under
 `evals/` beside the runs: `trials.jsonl`, one line a trial; `metrics.jsonl`, one line a condition and seed;
-`config.yaml`. An instance that is trained on, too, is refused.
+`config.yaml`; `examples.msgpack`, some trials for `agentmem show DIRECTORY`. An instance that is trained on,
+too, is refused.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from agentmem.failures import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agentmem.app.examples import Decode
     from agentmem.app.session import Session
 
 
@@ -63,6 +65,7 @@ def evaluate_target(
     seeds: int = 1,
     trials_per_task: int = 1,
     overrides: Sequence[str] = (),
+    html: Path | None = None,
     console: Console | None = None,
 ) -> Path:
     """Evaluate and print the table; the directory with the results. SystemExit(130) after a Ctrl-C."""
@@ -91,12 +94,28 @@ def evaluate_target(
     for text in (success_table(results), "", behaviour_table([e.lines for _, e in results])):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{run.path}", markup=False, highlight=False, soft_wrap=True)
+    if html is not None:
+        from agentmem.app.compare_sources import load_sources
+        from agentmem.app.comparison import compare
+        from agentmem.app.html.page import write_page
+
+        sources = load_sources([str(run.path)])
+        write_page(html, compare(sources, alone=True), sources)
+        console.print(f"report: {html}", markup=False, highlight=False, soft_wrap=True)
     return run.path
+
+
+def _decoder(model: Path) -> Decode:
+    from agentmem.chat import ChatCodec
+
+    codec = ChatCodec(str(model))
+    return lambda policy, ids: codec.decode(ids)
 
 
 async def _play(
     config: RunConfig, run: RunDir, live: Session, seeds: Sequence[int], trials_per_task: int
 ) -> list[tuple[int, Evaluated]]:
+    from agentmem.app.examples import ExampleStore
     from agentmem.app.monitor import Monitor
     from agentmem.app.system import System
     from agentmem.app.watch import Watch
@@ -111,7 +130,11 @@ async def _play(
     found: list[tuple[int, Evaluated]] = []
     try:
         await watch.guard(system.start(live.view.phase))
-        with MetricsWriter(run.metrics_path) as writer, TrialWriter(run.trials_path) as lines:
+        with (
+            MetricsWriter(run.metrics_path) as writer,
+            TrialWriter(run.trials_path) as lines,
+            ExampleStore(run.examples, decode=_decoder(live.model)) as examples,
+        ):
             for seed in seeds:
                 evaluation = config.evaluation.model_copy(update={"seed": config.evaluation.seed + seed})
                 of_seed = config.model_copy(update={"evaluation": evaluation})
@@ -133,6 +156,8 @@ async def _play(
                     )
                     writer.append(one.record)
                     lines.append(one.lines)
+                    for trial in one.trials:
+                        examples.offer(trial, 0)
                     found.append((seed, one))
             gap = gap_record([line for _, e in found for line in e.lines], 0, evaluation.episodes)
             if gap is not None:

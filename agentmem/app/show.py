@@ -115,6 +115,8 @@ def _head(example: Example) -> Iterator[str]:
 
 
 def _learner(update: int, credit: Credit | None) -> str:
+    if update == 0:
+        return "played in an evaluation"
     text = f"consumed by update {update}"
     if credit is None:
         return text

@@ -69,7 +69,9 @@ def test_a_recipes_model_is_evaluated_on_each_seeds_own_instances(tmp_path: Path
 
 def test_several_trials_of_a_task_tell_its_entropy_and_worst_task(tmp_path: Path) -> None:
     conditions = "evaluation.conditions=[with_memory]"
-    done = evaluate(tmp_path, "lamer-minesweeper", "--trials-per-task", "4", "--set", conditions)
+    report = tmp_path / "report.html"
+    further = ("--trials-per-task", "4", "--html", str(report), "--set", conditions)
+    done = evaluate(tmp_path, "lamer-minesweeper", *further)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = (tmp_path / "evals").iterdir()
     lines = read_lines(folder / "trials.jsonl")
@@ -80,6 +82,9 @@ def test_several_trials_of_a_task_tell_its_entropy_and_worst_task(tmp_path: Path
     assert entropy is not None
     assert f"{entropy.value:.2f} (16 x 4)" in done.stdout
     assert "worst p@3" in done.stdout
+    assert str(report) in plain(done.stdout)
+    for part in ("Success on held-out tasks", "Example trials", f"{entropy.value:.2f}"):
+        assert part in report.read_text()
 
 
 @pytest.mark.parametrize(
