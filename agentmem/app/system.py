@@ -302,6 +302,7 @@ class System:
                 weights=config.weights,
                 invalid_penalty=config.env.invalid_penalty,
                 seed=config.seed,
+                gradient_checkpointing=config.learner.gradient_checkpointing,
                 weights_dir=str(self.run.weights_dir),
             )
         )

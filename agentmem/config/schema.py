@@ -204,6 +204,8 @@ class LearnerConfig(Section):
     """Tokens of one micro-batch."""
     plan: Literal["auto", "sorted", "packed"] = "auto"
     """`sorted`: by length, padded (fastest on CPUs). `packed`: one row (GPUs). `auto` picks by device."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass: far less memory for about a third more time."""
     merge_turns: bool = True
     """Train turns whose prompts extend each other as one sequence."""
     checkpoint_every: Count = 50

@@ -355,3 +355,12 @@ def test_bfloat16_keeps_float32_master_weights(make: Make) -> None:
         rank.update(shard)
     # A step of 1e-5 is lost in bfloat16 weights of size 0.2; a hundred show only with float32 masters.
     assert (flat(rank) != before).float().mean() > 0.3
+
+
+def test_computing_activations_again_changes_nothing(make: Make) -> None:
+    plain, again = make(), make(gradient_checkpointing=True)
+    for v in range(2):
+        expected = plain.update_groups(groups(v), v).metrics
+        assert again.update_groups(groups(v), v).metrics["grad_norm"] == pytest.approx(expected["grad_norm"])
+    assert again.model.model.is_gradient_checkpointing
+    assert torch.allclose(flat(again), flat(plain), atol=1e-6)
