@@ -61,7 +61,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             replay_url=replay_url,
             replay=replay,
             replay_reconnect_s=config.replay.reconnect_s,
-            env=EnvSettings.named(config.env.name, config.env.options),
+            env=EnvSettings.named(config.env.name, config.env.options, config.env.prompting),
             placement=config.env.placement,
             model=model,
             template_options=agent.template_options,

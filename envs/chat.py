@@ -19,6 +19,8 @@ from collections.abc import Sequence
 
 from envs.base import EpisodeMemory, EpisodeRecord, Message, ParsedReflection, PromptStyle, Step, View
 
+THINK_FIRST = "Think first as long as you need"
+"""How every style's rules allow free thought, where they do; it is followed by `, then …`."""
 _ENDINGS = {
     "success": "The attempt is over: you reached the goal.",
     "failure": "The attempt is over: you lost.",

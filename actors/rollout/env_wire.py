@@ -18,6 +18,7 @@ from agentmem.failures import AgentMemError, EnvError, Failure, FailureKind
 from envs.base import EpisodeRecord, Instance, PromptStyle, TextEnv
 from envs.interpreter import interpreter
 from envs.options import parse_options
+from envs.prompting import RECIPE, prompted
 from envs.registry import spec
 
 
@@ -31,9 +32,11 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
     light: bool = False
     own_venv: bool = False
     """Its host processes run another Python than the worker, found on the worker's machine."""
+    prompting: str = RECIPE
+    """How a language model is asked (`envs.prompting`)."""
 
     @classmethod
-    def named(cls, name: str, options: dict[str, Any]) -> EnvSettings:
+    def named(cls, name: str, options: dict[str, Any], prompting: str = RECIPE) -> EnvSettings:
         """From the registry."""
         entry = spec(name)
         return cls(
@@ -42,6 +45,7 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
             options=options,
             light=entry.light,
             own_venv=entry.venv is not None,
+            prompting=prompting,
         )
 
     def python(self) -> str:
@@ -52,13 +56,13 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
         """An environment."""
         module = importlib.import_module(self.module)
         env: TextEnv = module.make(parse_options(module.Options, self.options))
+        env.style = prompted(env.style, self.prompting)
         return env
 
     def style(self) -> PromptStyle:
         """Its prompts, without an environment."""
         module = importlib.import_module(self.module)
-        style: PromptStyle = module.style(parse_options(module.Options, self.options))
-        return style
+        return prompted(module.style(parse_options(module.Options, self.options)), self.prompting)
 
 
 class EnvDataError(AgentMemError):

@@ -87,6 +87,9 @@ def evaluate(
     trials_per_task: Annotated[
         int, typer.Option(help="Trials of each instance; more than one give entropy and worst task.")
     ] = 1,
+    prompting: Annotated[
+        str | None, typer.Option(help="A baseline without training: zero-shot, react or reflexion.")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
     ] = None,
@@ -95,7 +98,12 @@ def evaluate(
     from agentmem.app.eval_run import evaluate_target
 
     evaluate_target(
-        target, seeds=seeds, trials_per_task=trials_per_task, overrides=overrides or (), html=html
+        target,
+        seeds=seeds,
+        trials_per_task=trials_per_task,
+        prompting=prompting,
+        overrides=overrides or (),
+        html=html,
     )
 
 

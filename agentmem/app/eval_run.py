@@ -42,6 +42,37 @@ class Target:
     """None: the policy's own."""
 
 
+PROMPTINGS: dict[str, tuple[str, ...]] = {
+    "zero-shot": (
+        "env.prompting=zero-shot",
+        "rollout.memory=none",
+        "evaluation.conditions=[without_memory]",
+    ),
+    "react": (
+        "env.prompting=react",
+        "rollout.memory=none",
+        "evaluation.conditions=[without_memory]",
+        "evaluation.sampling.max_tokens=160",
+    ),
+    "reflexion": (
+        "env.prompting=react",
+        "rollout.memory=reflection",
+        "evaluation.conditions=[with_memory]",
+        "evaluation.sampling.max_tokens=160",
+        "evaluation.sampling.reflect_max_tokens=160",
+    ),
+}
+"""Prompting baselines as settings; the user's own come after them. Reflexion (Shinn et al., 2023) is retries
+with reflections, asked as in ReAct."""
+
+
+def prompting_settings(prompting: str) -> tuple[str, ...]:
+    """Raises ConfigError for an unknown baseline."""
+    if prompting not in PROMPTINGS:
+        raise ConfigError(f"--prompting is '{prompting}': known are {', '.join(PROMPTINGS)}")
+    return PROMPTINGS[prompting]
+
+
 def target_of(which: str, overrides: Sequence[str]) -> Target:
     """Raises ConfigError: neither a run with a final model nor a recipe."""
     import yaml
@@ -64,6 +95,7 @@ def evaluate_target(
     *,
     seeds: int = 1,
     trials_per_task: int = 1,
+    prompting: str | None = None,
     overrides: Sequence[str] = (),
     html: Path | None = None,
     console: Console | None = None,
@@ -74,6 +106,8 @@ def evaluate_target(
     from agentmem.app.session import session
     from agentmem.app.train import INTERRUPTED_EXIT, preflight
 
+    if prompting is not None:
+        overrides = (*prompting_settings(prompting), *overrides)
     target = target_of(which, overrides)
     config = target.config
     if config.evaluation.tasks == 0 or seeds < 1:
@@ -82,7 +116,8 @@ def evaluate_target(
     if trials_per_task < 1:
         raise ConfigError(f"--trials-per-task is {trials_per_task}: at least 1")
     preflight(config, seeds)
-    run = RunDir.create(target.name, runs_base() / "evals")
+    name = target.name if prompting is None else f"{target.name}-{prompting}"
+    run = RunDir.create(name, runs_base() / "evals")
     run.config_path.write_text(to_yaml(config), encoding="utf-8")
     console = console or Console()
     try:

@@ -80,13 +80,16 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
 
 def check_environment(config: RunConfig) -> None:
     """Refuse an unknown environment, a wrong option or a missing package before anything starts."""
-    from envs.registry import EnvSetupError, check, spec, validate_options
+    from envs.prompting import RECIPE, prompted
+    from envs.registry import EnvSetupError, check, spec, style, validate_options
 
     try:
         missing = check(config.env.name)
         if missing:
             raise ConfigError(f"env.name is '{config.env.name}': {missing[0]}")
         validate_options(config.env.name, config.env.options)
+        if config.env.prompting != RECIPE:
+            prompted(style(config.env.name, config.env.options), config.env.prompting)
         if config.env.placement == "local" and not spec(config.env.name).light:
             raise ConfigError(
                 f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"

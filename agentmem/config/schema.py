@@ -29,6 +29,9 @@ class EnvConfig(Section):
     """A name of `agentmem envs list`."""
     options: dict[str, Any] = {}
     """The environment's own options (checked by the environment)."""
+    prompting: Literal["recipe", "zero-shot", "react"] = "recipe"
+    """How a language model is asked for its action: as the environment's prompts do, for the action alone, or
+    for a thought and then the action. Needs prompts in chat messages."""
     placement: Literal["local", "worker"] = "worker"
     """`local`: in the agent actor's process, for environments declared light. `worker`: in env workers."""
     workers: Count = 1
@@ -370,11 +373,13 @@ class RunConfig(Section):
         if self.env.placement == "local" and self.env.workers > 1:
             refuse("env.workers", self.env.workers, "env.placement 'local' has no workers; use 'worker'")
         agent = self.policies["agent"]
-        longest = max(self.rollout.sampling.max_tokens, self.rollout.sampling.reflect_max_tokens)
-        if longest >= agent.context_length:
-            refuse(
-                "rollout.sampling.max_tokens",
-                longest,
-                f"must be below policies.agent.context_length ({agent.context_length})",
-            )
+        samplings = {"rollout": self.rollout.sampling, "evaluation": self.evaluation.sampling}
+        for section, sampling in samplings.items():
+            longest = max(sampling.max_tokens, sampling.reflect_max_tokens)
+            if longest >= agent.context_length:
+                refuse(
+                    f"{section}.sampling.max_tokens",
+                    longest,
+                    f"must be below policies.agent.context_length ({agent.context_length})",
+                )
         return self

@@ -92,6 +92,8 @@ def test_several_trials_of_a_task_tell_its_entropy_and_worst_task(tmp_path: Path
     [
         (("chess",), ["run 'chess' not found", "agentmem recipes"]),
         (("lamer-minesweeper", "--seeds", "0"), ["--seeds is 0", "at least 1"]),
+        (("lamer-minesweeper", "--prompting", "poetry"), ["--prompting is 'poetry'", "zero-shot, react"]),
+        (("lamer-minesweeper", "--prompting", "react"), ["'react'", "chat messages", "smollm2"]),
         (("lamer-minesweeper", "--trials-per-task", "0"), ["--trials-per-task is 0", "at least 1"]),
         (("lamer-minesweeper", "--set", "evaluation.seeds=2"), ["evaluation.seeds"]),
     ],
