@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from actors.agent_settings import AgentSettings
 from actors.engine.client import EngineClient, RayReplica
@@ -21,9 +24,11 @@ from actors.rollout.env_session import RemoteEnvs
 from actors.rollout.local_env import LocalEnvs
 from actors.rollout.policy import EnginePolicy
 from actors.rollout.strategies import strategy_of
+from actors.rollout.tips import AgentTips
 from actors.rollout.trial import Limits, Progress, play_trial
 from agentmem.chat import ChatCodec
 from agentmem.failures import AgentMemError
+from agentmem.memory.embedding import CachedEmbedder, load_embedder
 from agentmem.replay import ReplayBuffer
 from agentmem.trajectory import Split, Ticket, Trial
 from envs.base import View
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Turns live until their trial is committed, so young collections find little: make them rarer.
 GC_THRESHOLDS = (20_000, 20, 20)
+TIPS_SETTLE_S = 3.0
+"""What tips under way are given at the end."""
 
 
 class AgentActor:
@@ -48,6 +55,7 @@ class AgentActor:
         self._envs: LocalEnvs | RemoteEnvs
         self._policies: dict[Split, EnginePolicy]
         self._client: EngineClient
+        self._tips: AgentTips | None = None
         self._loop: AgentLoop
         self._configured = asyncio.Event()
 
@@ -82,6 +90,9 @@ class AgentActor:
             self._envs = LocalEnvs(settings.env.make)
         else:
             self._envs = RemoteEnvs(self._name, self._style, wait_s=settings.env_wait_s)
+        if settings.tips is not None:
+            embedder = await asyncio.to_thread(load_embedder, settings.embedder)
+            self._tips = AgentTips(buffer, CachedEmbedder(embedder), settings.tips)
         self._loop = AgentLoop(self._name, buffer, self._play, trials_in_flight=settings.trials_in_flight)
 
     async def configure(
@@ -97,9 +108,11 @@ class AgentActor:
         """Play until drained. Raises the cause if it can't go on (the buffer is gone, a bug)."""
         await self._configured.wait()
         await self._loop.run()
+        if self._tips is not None:
+            await self._tips.settle(TIPS_SETTLE_S)
         await self._client.close()
         await self._envs.close()
-        return self._loop.stats()
+        return await self.stats()
 
     async def drain(self, timeout_s: float) -> AgentStats:
         """Stop claiming, let trials finish for a bounded time, give the others back."""
@@ -108,7 +121,10 @@ class AgentActor:
 
     async def stats(self) -> AgentStats:
         """Counters and gauges."""
-        return self._loop.stats()
+        stats = self._loop.stats()
+        if self._tips is None:
+            return stats
+        return replace(stats, tips=asdict(self._tips.counts), tips_pending=self._tips.pending)
 
     async def ping(self) -> None:
         """Answers if the event loop does."""
@@ -121,16 +137,19 @@ class AgentActor:
                 f"ticket {ticket.id} is of environment {ticket.task.environment}, "
                 f"this agent plays {self._settings.env.name}"
             )
+        conversation = self._policies[split].conversation()
+        tips = None if self._tips is None else self._tips.of(ticket, conversation, self._style)
         env = await self._envs.open()
         try:
             return await play_trial(
                 ticket,
                 env,
-                self._policies[split].conversation(),
+                conversation,
                 strategy,
                 self._limits[split],
                 saved=saved,
                 progress=progress,
+                tips=tips,
             )
         finally:
             await env.close()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from actors.rollout.env_wire import EnvSettings
+from actors.rollout.tips import TipRules
 from agentmem.config.schema import RunConfig, SamplingConfig
 from agentmem.failures import ConfigError
 from agentmem.replay import Settings as ReplaySettings
@@ -40,6 +41,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     eval_sampling: dict[TurnKind, Sampling]
     trials_in_flight: int = 256
     sample_timeout_s: float = 300.0
+    tips: TipRules | None = None
+    """EMPO²: how tips are read and written; None: no trial has any."""
+    embedder: Literal["minilm", "words"] = "minilm"
     env_wait_s: float = 120.0
     """How long a trial waits while there is no env worker at all."""
 
@@ -55,7 +59,15 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         cls, config: RunConfig, *, run: str, replay_url: str, replay: ReplaySettings, model: str
     ) -> AgentSettings:
         """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to."""
-        agent, rollout = config.policies["agent"], config.rollout
+        agent, rollout, tips = config.policies["agent"], config.rollout, config.memory.tips
+        rules = TipRules(
+            key=tips.key,
+            scope=tips.scope,
+            capacity=tips.capacity,
+            recalled=tips.recalled,
+            min_cosine=tips.min_cosine,
+            pending=tips.pending,
+        )
         return cls(
             run=run,
             replay_url=replay_url,
@@ -70,14 +82,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             trial_token_limit=rollout.trial_token_limit,
             max_turns=config.env.max_turns,
             eval_max_turns=config.env.eval_max_turns,
-            sampling=by_kind(rollout.sampling),
-            eval_sampling=by_kind(config.evaluation.sampling),
+            sampling=by_kind(rollout.sampling, tips.max_tokens),
+            eval_sampling=by_kind(config.evaluation.sampling, tips.max_tokens),
+            tips=rules if config.method == "empo2" else None,
+            embedder=config.memory.embedder,
             trials_in_flight=config.agents.trials_in_flight,
             sample_timeout_s=config.engines["agent"].sample_timeout_s,
         )
 
 
-def by_kind(config: SamplingConfig) -> dict[TurnKind, Sampling]:
+def by_kind(config: SamplingConfig, tip_tokens: int) -> dict[TurnKind, Sampling]:
     """Sampling parameters of each kind of turn that the agent's policy writes."""
 
     def sampling(max_tokens: int) -> Sampling:
@@ -88,4 +102,5 @@ def by_kind(config: SamplingConfig) -> dict[TurnKind, Sampling]:
     return {
         TurnKind.ACT: sampling(config.max_tokens),
         TurnKind.REFLECT: sampling(config.reflect_max_tokens),
+        TurnKind.TIP: sampling(tip_tokens),
     }

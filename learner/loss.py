@@ -4,6 +4,10 @@
 
 Means are over the whole mini-batch (all ranks, all micro-batches), so shares add up; a micro-batch without
 tokens has a loss of zero that is attached to the graph.
+
+Tokens of EMPO²'s off-policy update were sampled for a prompt with tips and are trained on the one without
+(objectives/empo2.py): their old log-prob is `off_policy_old`'s, w = 1, and the stabilising mask takes the
+advantage term from the unlikely ones; they still count in every mean.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ import torch
 from torch import Tensor
 
 from learner.forward import Processing, logprobs_and_entropy
+from learner.objectives.empo2 import stabilising_mask
 from learner.objectives.entropy import entropy_bonus
 from learner.objectives.kl import k3, mismatch_sum
+from learner.objectives.masking import bounded
 from learner.objectives.normalise import Counts, normalised_mean
 from learner.objectives.policy import clipped_surrogate, importance_weights, policy_sums
 from learner.objectives.value import value_loss
@@ -36,6 +42,11 @@ SUMS = (
     "mismatch",
     "sampled",
     "masked",
+    "ratio_squared",
+    "off_tokens",
+    "off_ratio",
+    "off_ratio_squared",
+    "off_masked",
 )
 """What `share` adds up, in this order. Losses are shares of means; the others are sums over tokens."""
 
@@ -51,6 +62,8 @@ class DeviceBatch:
     advantage: Tensor
     engine: Tensor
     replayed: Tensor
+    off_policy: Tensor
+    turn: Tensor
     unit_tokens: Tensor | None
     ways: tuple[tuple[Processing, int, int], ...]
     value_at: Tensor
@@ -75,6 +88,8 @@ class DeviceBatch:
             advantage=put(micro.advantage),
             engine=put(micro.engine),
             replayed=put(micro.replayed),
+            off_policy=put(micro.off_policy),
+            turn=put(micro.turn),
             unit_tokens=None if unit is None else put(unit),
             ways=tuple((Processing.of(how), begin, end) for how, begin, end in micro.sampling),
             value_at=put(micro.value_at),
@@ -96,23 +111,32 @@ def logprobs(logits: Tensor, batch: DeviceBatch, *, entropy_grad: bool) -> tuple
     return torch.cat([p for p, _ in parts]), torch.cat([h for _, h in parts])
 
 
+def _old(new: Tensor, batch: DeviceBatch, cfg: ObjectiveConfig) -> Tensor:
+    """Old log-probs [N]: the engine's where the ratio is against the sampler, else those of the start.
+
+    A forced token was never sampled: its own is that of the update's start.
+    """
+    assert batch.old is not None
+    against_engine = batch.replayed & ~batch.off_policy
+    if cfg.old == "engine":
+        against_engine = ~batch.off_policy
+    if cfg.off_policy_old == "behaviour":
+        against_engine = against_engine | batch.off_policy
+    return torch.where(against_engine & ~torch.isnan(batch.engine), batch.engine, batch.old)
+
+
 def share(
     logits: Tensor, values: Tensor, batch: DeviceBatch, mini: MiniBatch, cfg: ObjectiveConfig
 ) -> tuple[Tensor, Tensor]:
     """The loss (scalar) and the sums of `SUMS` [len(SUMS)], detached, float64 where the device has it.
 
-    `batch.old` None means that nothing has been stepped yet: the old log-probs are the new ones, kept for
-    later.
+    `batch.old` None means that nothing has been stepped yet: the log-probs of the update's start are the new
+    ones, kept for later.
     """
     new, entropies = logprobs(logits, batch, entropy_grad=cfg.entropy_coef > 0)
-    if cfg.old == "engine":
-        old = torch.where(torch.isnan(batch.engine), new.detach(), batch.engine)
-    else:
-        if batch.old is None:
-            batch.old = new.detach()
-        # Groups that were trained before: the ratio is against what the engine reported, and carries all.
-        known = batch.replayed & ~torch.isnan(batch.engine)
-        old = torch.where(known, batch.engine, batch.old)
+    if batch.old is None:
+        batch.old = new.detach()
+    old = _old(new, batch, cfg)
     mask = torch.ones_like(new, dtype=torch.bool)
     counts = Counts(mini.tokens, mini.rows, mini.trials)
     mean, units = cfg.normalise, batch.unit_tokens
@@ -123,8 +147,17 @@ def share(
         mode=cfg.importance if cfg.old == "recompute" else "none",
         cap=cfg.importance_cap,
     )
+    off = batch.off_policy
+    weights = torch.where(off, 1.0, weights)
+    kept = ~off | stabilising_mask(
+        batch.engine if cfg.mask_source == "behaviour" else new.detach(),
+        off,
+        delta=cfg.mask_delta,
+        scope=cfg.mask_scope,
+        turn=batch.turn,
+    )
     surrogate = clipped_surrogate(
-        new, old, batch.advantage, mask, clip_low=cfg.clip_low, clip_high=cfg.clip_high, weights=weights
+        new, old, batch.advantage, kept, clip_low=cfg.clip_low, clip_high=cfg.clip_high, weights=weights
     )
     policy = -normalised_mean(surrogate, mask, counts, mean=mean, unit_tokens=units)
     loss = policy
@@ -149,7 +182,9 @@ def share(
         loss = loss + 0.0 * logits.sum()
     with torch.no_grad():
         sums = policy_sums(new, old, batch.advantage, mask, clip_low=cfg.clip_low, clip_high=cfg.clip_high)
-        mismatch, sampled = mismatch_sum(batch.engine, old, mask)
+        # Off policy, engine and learner read different prompts: the difference is no mismatch.
+        mismatch, sampled = mismatch_sum(batch.engine, old, ~off)
+        ratio = torch.exp(bounded(new - old))
         report = torch.stack(
             [
                 sums.tokens.double(),
@@ -162,6 +197,11 @@ def share(
                 mismatch.double(),
                 sampled.double(),
                 (weights == 0).sum().double(),
+                ratio[~off].square().sum().double(),
+                off.sum().double(),
+                ratio[off].sum().double(),
+                ratio[off].square().sum().double(),
+                (off & ~kept).sum().double(),
             ]
         )
     return loss, report

@@ -28,6 +28,7 @@ from learner import checkpoint, export
 from learner.batching.choose import choose_strategy, has_flash_attention
 from learner.batching.tensors import Shard, shards
 from learner.forward import Processing, token_logprobs
+from learner.intrinsic import IntrinsicRewards
 from learner.loss import DeviceBatch, logprobs
 from learner.model import PolicyModel, load_base, load_model
 from learner.rendezvous import HashStore, Store, join
@@ -67,6 +68,10 @@ class LearnerRank:
         self.model: PolicyModel = load_model(settings, device, attention)
         self.engine = ZeroEngine(self.model, settings, world, device)
         self.reference = self._reference(attention)
+        self.intrinsic: IntrinsicRewards | None = None
+        memory = settings.memory
+        if rank == 0 and memory is not None and memory.novelty.coefficient > 0:
+            self.intrinsic = IntrinsicRewards(memory)
         self.updates_done = 0
         self.bad_in_row = 0
         self.skipped_updates = 0
@@ -81,13 +86,15 @@ class LearnerRank:
         """
         started = time.perf_counter()
         cfg = self.settings.learner
+        trials = decoded(groups)
         batch = build_rows(
-            decoded(groups),
+            trials,
             self.settings.credit,
             policy=self.settings.policy,
             invalid_penalty=self.settings.invalid_penalty,
             values=values,
             replayed=replayed,
+            intrinsic=None if self.intrinsic is None else self.intrinsic.of(trials, replayed),
         )
         parts, plan = shards(
             batch.rows,
@@ -253,6 +260,7 @@ class LearnerRank:
                 "updates_done": self.updates_done,
                 "bad_in_row": self.bad_in_row,
                 "skipped_updates": self.skipped_updates,
+                "novelty": self.intrinsic.state() if self.intrinsic is not None else None,
                 "torch": torch.get_rng_state(),
                 "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             },
@@ -277,6 +285,8 @@ class LearnerRank:
         own = torch.load(found.path / f"rank-{self.rank:05d}.pt", weights_only=True)
         self.updates_done, self.bad_in_row = own["updates_done"], own["bad_in_row"]
         self.skipped_updates = own["skipped_updates"]
+        if self.intrinsic is not None:
+            self.intrinsic.restore(own["novelty"] or {})
         torch.set_rng_state(own["torch"])
         if own["cuda"] is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(own["cuda"], self.device)

@@ -1,8 +1,10 @@
 """Groups of trials -> training rows: one row per turn of the trained policy, with its advantage.
 
 The learning reward of an act turn is its reward, minus the environment's `invalid_penalty` if the turn was
-invalid. A trial that failed, or whose reward is None or not finite, has no rows and is nobody's peer. `act`
-and `reflect` turns are trained; a reflection that no episode follows has no return and so no row.
+invalid, plus its intrinsic reward where there is one. A trial that failed, or whose reward is None or not
+finite, has no rows and is nobody's peer. `act` and `reflect` turns are trained; a reflection that no episode
+follows has no return and so no row. A trial that was rolled out with tips to be trained without them (EMPO²'s
+off-policy mode) gives rows on its turns' student prompts.
 
 Baselines are the business of `learner.credit`; here its advantages are scaled over the whole batch, and rows
 that teach nothing are left out and counted.
@@ -16,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from agentmem.failures import AgentMemError
+from agentmem.memory.modes import UpdateMode
 from agentmem.sampling import Sampling
-from agentmem.trajectory import Trial, Turn, TurnKind
+from agentmem.trajectory import Episode, Trial, Turn, TurnKind
 from learner.credit.assign import Credit, assign
 from learner.credit.gae import explained_variance
 from learner.credit.scaling import divide_by_rms
@@ -33,6 +36,9 @@ ZERO = 1e-9
 
 Values = Sequence[Sequence[Sequence[Sequence[float]] | None]]
 """[group][trial][episode][turn]: PPO's value estimates; None for a trial that is not usable."""
+
+Intrinsic = Sequence[Sequence[Sequence[Sequence[float]] | None]]
+"""[group][trial][episode][act turn]: what is added to the rewards; None for a trial that gets nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Row:
     value_target: float | None = None
     replayed: bool = False
     """Of a group that was trained before: its ratio is against `engine`."""
+    off_policy: bool = False
+    """EMPO²: `prompt` isn't the one that was answered, but the same without tips."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -85,6 +93,8 @@ class RowStats:
 
     trials: int = 0
     unusable_trials: int = 0
+    intrinsic_mean: float = 0.0
+    """Over usable trials: the sum of a trial's intrinsic rewards."""
     turns: int = 0
     """Turns of the trained policy in usable trials that have an advantage."""
     rows: int = 0
@@ -134,12 +144,19 @@ def build_rows(
     invalid_penalty: float = 0.0,
     values: Values | None = None,
     replayed: int = 0,
+    intrinsic: Intrinsic | None = None,
 ) -> RowBatch:
     """Rows of an update in the order of groups, trials and turns. `values` is for PPO alone. The last
-    `replayed` groups were drawn from the replay table."""
+    `replayed` groups were drawn from the replay table. `intrinsic` is added to the rewards of act turns."""
     new_trials = sum(len(group) for group in groups[: len(groups) - replayed])
     credit = credit_of(config)
-    rewards = [[trial_rewards(t, invalid_penalty) for t in group] for group in groups]
+    rewards = [
+        [
+            trial_rewards(trial, invalid_penalty, None if intrinsic is None else intrinsic[g][i])
+            for i, trial in enumerate(group)
+        ]
+        for g, group in enumerate(groups)
+    ]
     assigned: list[TrialAdvantages | None] = []
     for g, group in enumerate(rewards):
         assigned.extend(assign(group, credit, values[g] if values is not None else None))
@@ -170,7 +187,8 @@ def build_rows(
             if abs(advantage) <= ZERO and config.drop_zero_advantage and target is None:
                 zero += 1
                 continue
-            row = _row(turn, advantage, i, target, i >= new_trials)
+            off = trial.mode.draw == UpdateMode.OFF_POLICY
+            row = _row(turn, advantage, i, target, i >= new_trials, off)
             if row.trained or target is not None:
                 rows.append(row)
                 tokens += row.trained
@@ -184,6 +202,7 @@ def build_rows(
         zero_rows=zero,
         trained_tokens=sum(row.trained for row in rows),
         reward_mean=math.fsum(totals) / len(totals) if totals else 0.0,
+        intrinsic_mean=_mean_sum(intrinsic, assigned),
         advantage_rms=rms,
         invalid_share=invalid / acts if acts else 0.0,
         version_min=min(versions, default=None),
@@ -191,6 +210,17 @@ def build_rows(
         explained_variance=explained_variance(assigned),
     )
     return RowBatch(rows, stats, records)
+
+
+def _mean_sum(intrinsic: Intrinsic | None, assigned: Sequence[TrialAdvantages | None]) -> float:
+    if intrinsic is None:
+        return 0.0
+    sums = [
+        math.fsum(paid for episode in trial or () for paid in episode)
+        for trial, credited in zip(_flat(intrinsic), assigned, strict=True)
+        if credited is not None
+    ]
+    return math.fsum(sums) / len(sums) if sums else 0.0
 
 
 def value_rows(
@@ -223,19 +253,30 @@ def shape_values(
     return shaped
 
 
-def trial_rewards(trial: Trial, invalid_penalty: float) -> TrialRewards:
-    """The learning rewards of a trial, in the form of credit assignment."""
+def trial_rewards(
+    trial: Trial, invalid_penalty: float, intrinsic: Sequence[Sequence[float]] | None = None
+) -> TrialRewards:
+    """The learning rewards of a trial, in the form of credit assignment. `intrinsic`: [episode][act turn]."""
     return TrialRewards(
         episodes=tuple(
             EpisodeRewards(
-                rewards=tuple(_learning_reward(turn, invalid_penalty) for turn in _acts(episode.turns)),
+                rewards=_rewards(episode, invalid_penalty, None if intrinsic is None else intrinsic[n]),
                 observations=tuple(turn.observation for turn in _acts(episode.turns)),
             )
-            for episode in trial.episodes
+            for n, episode in enumerate(trial.episodes)
         ),
         reflections=min(len(trial.reflections), max(len(trial.episodes) - 1, 0)),
         valid=trial.valid,
     )
+
+
+def _rewards(
+    episode: Episode, invalid_penalty: float, intrinsic: Sequence[float] | None
+) -> tuple[float | None, ...]:
+    learned = tuple(_learning_reward(turn, invalid_penalty) for turn in _acts(episode.turns))
+    if intrinsic is None:
+        return learned
+    return tuple(None if r is None else r + i for r, i in zip(learned, intrinsic, strict=True))
 
 
 def _learning_reward(turn: Turn, invalid_penalty: float) -> float | None:
@@ -257,7 +298,9 @@ def _credited(trial: Trial, advantages: TrialAdvantages) -> Iterator[tuple[Turn,
         yield turn, advantage, None
 
 
-def _row(turn: Turn, advantage: float, trial: int, target: float | None, replayed: bool) -> Row:
+def _row(
+    turn: Turn, advantage: float, trial: int, target: float | None, replayed: bool, off_policy: bool
+) -> Row:
     if turn.response_ids is None or turn.logprobs is None or turn.versions is None:
         raise AgentMemError(
             f"a {turn.kind} turn of policy '{turn.policy}' has no token ids: it can't be trained"
@@ -266,8 +309,9 @@ def _row(turn: Turn, advantage: float, trial: int, target: float | None, replaye
         raise AgentMemError(f"a {turn.kind} turn of policy '{turn.policy}' has an empty prompt")
     if turn.sampling is None:
         raise AgentMemError(f"a {turn.kind} turn of policy '{turn.policy}' has no sampling parameters")
+    student = turn.student_prompt_ids if off_policy else None
     return Row(
-        prompt=turn.prompt_ids,
+        prompt=turn.prompt_ids if student is None else student,
         response=turn.response_ids,
         engine=turn.logprobs,
         versions=turn.versions,
@@ -278,6 +322,7 @@ def _row(turn: Turn, advantage: float, trial: int, target: float | None, replaye
         forced=turn.forced,
         value_target=target,
         replayed=replayed,
+        off_policy=student is not None,
     )
 
 

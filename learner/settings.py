@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentmem.config.schema import CreditConfig, LearnerConfig, LoraConfig, ObjectiveConfig, WeightsConfig
+from agentmem.config.schema import (
+    CreditConfig,
+    LearnerConfig,
+    LoraConfig,
+    MemoryConfig,
+    ObjectiveConfig,
+    WeightsConfig,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,8 @@ class RankSettings:
     credit: CreditConfig = field(default_factory=CreditConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     weights: WeightsConfig = field(default_factory=WeightsConfig)
+    memory: MemoryConfig | None = None
+    """EMPO²: how new states are paid; None: they aren't."""
     invalid_penalty: float = 0.1
     seed: int = 0
     gradient_checkpointing: bool = False

@@ -11,6 +11,7 @@ the first
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,9 +47,15 @@ class UpdateRun:
             for batch in parts:
                 if objective.kl_coef > 0:
                     batch.reference = self.rank.reference_logprobs(batch)
-                if objective.old == "recompute" and number > 0:
+                if number > 0 and self._needs_old(batch):
                     batch.old = self.rank.logprobs(batch, self.rank.model)
         self.old_s = time.perf_counter() - started
+
+    def _needs_old(self, batch: DeviceBatch) -> bool:
+        objective = self.rank.settings.objective
+        if objective.old == "recompute":
+            return True
+        return objective.off_policy_old == "student" and bool(batch.off_policy.any())
 
     def step(self, number: int, lr: float) -> None:
         """One mini-batch: gradients of all its micro-batches, then a step."""
@@ -90,6 +97,7 @@ class UpdateRun:
             "clip_fraction": total["clipped"] / tokens,
             "mismatch_kl": total["mismatch"] / sampled,
             "masked_share": total["masked"] / tokens,
+            **by_prompt(total),
             "grad_norm": sum(self.norms) / max(len(self.norms), 1),
             "lr": lr,
             "tokens_trained": total["tokens"],
@@ -101,3 +109,25 @@ class UpdateRun:
             "backward_s": self.backward_s,
             "step_s": self.step_s,
         }
+
+
+def by_prompt(total: Mapping[str, float]) -> dict[str, float]:
+    """Mean ratio and effective sample size (as a share of the tokens, (Σρ)²/(n Σρ²)) of the tokens trained on
+    the prompt that was answered, and of those trained off policy, with the share that the mask took. What
+    there are no tokens of is left out.
+    """
+    off = total["off_tokens"]
+    own = total["tokens"] - off
+    parts = {
+        "on": (own, total["ratio"] - total["off_ratio"], total["ratio_squared"]),
+        "off": (off, total["off_ratio"], total["off_ratio_squared"]),
+    }
+    found: dict[str, float] = {}
+    for name, (tokens, ratio, squared) in parts.items():
+        if tokens > 0:
+            found[f"{name}_policy_ratio"] = ratio / tokens
+            found[f"{name}_policy_ess"] = ratio**2 / (tokens * max(squared, 1e-30))
+    if off > 0:
+        found["off_policy_masked"] = total["off_masked"] / off
+        found["off_policy_tokens"] = off
+    return found

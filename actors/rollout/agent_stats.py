@@ -36,6 +36,12 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     reflections: int = 0
     prompt_tokens: int = 0
     response_tokens: int = 0
+    memory_dropped: int = 0
+    """Pieces of memory left out of prompts, so that these fit."""
+    tips: dict[str, int] = {}
+    """What became of tips, by name (`TipCounts`)."""
+    tips_pending: int = 0
+    """Tips that are being written."""
     stops: dict[str, int] = {}
     """Episodes by stop reason."""
     in_flight: int = 0
@@ -60,7 +66,7 @@ class Tally:
         self.trials = self.duplicates = self.failed = self.data_failures = self.lost = self.resumed = 0
         self.last_failure = ""
         self._episodes = self._turns = self._invalid = self._reflections = 0
-        self._prompt_tokens = self._response_tokens = 0
+        self._prompt_tokens = self._response_tokens = self._memory_dropped = 0
         self._stops: Counter[str] = Counter()
         self._since = self._changed = time.monotonic()
         self._in_flight = 0
@@ -82,6 +88,7 @@ class Tally:
     def _turn(self, turn: Turn) -> None:
         self._turns += 1
         self._invalid += turn.invalid
+        self._memory_dropped += turn.memory_dropped
         self._prompt_tokens += len(turn.prompt_ids)
         self._response_tokens += len(turn.response_ids or ())
 
@@ -119,6 +126,7 @@ class Tally:
             reflections=self._reflections,
             prompt_tokens=self._prompt_tokens,
             response_tokens=self._response_tokens,
+            memory_dropped=self._memory_dropped,
             stops=dict(self._stops),
             in_flight=self._in_flight,
             limit=self.limit,

@@ -62,15 +62,18 @@ class EnginePolicy:
             for kind, s in sampling.items()
         }
 
-    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
+    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
         """See Policy."""
-        return await self.answer(self._codec.encode(prompt), kind)
+        trained_on = None if student is None else self._codec.encode(student)
+        return await self.answer(self._codec.encode(prompt), kind, trained_on)
 
     def conversation(self) -> Conversation:
         """This policy for one trial."""
         return Conversation(self, self._codec)
 
-    async def answer(self, ids: tuple[int, ...], kind: TurnKind) -> Reply | None:
+    async def answer(
+        self, ids: tuple[int, ...], kind: TurnKind, student: tuple[int, ...] | None = None
+    ) -> Reply | None:
         """`respond` to a prompt of token ids."""
         sampling, longest = self._by_kind[kind]
         if len(ids) > longest:
@@ -87,27 +90,44 @@ class EnginePolicy:
             sampling,
             0,
             sample.finish_reason,
+            student,
         )
 
 
 class Conversation:
-    """A policy that one trial talks to: it goes on from what was last said. Calls never overlap."""
+    """A policy that one trial talks to: it goes on from what was last said. Calls never overlap.
 
-    __slots__ = ("_codec", "_last", "_policy", "name")
+    Student prompts are a conversation of their own, with the same answers: they, too, extend each other.
+    """
+
+    __slots__ = ("_codec", "_last", "_policy", "_student", "name")
 
     def __init__(self, policy: EnginePolicy, codec: Codec) -> None:
         self.name = policy.name
         self._policy, self._codec = policy, codec
         self._last: Exchange | None = None
+        self._student: Exchange | None = None
 
-    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
+    def fork(self) -> Conversation:
+        """The same conversation up to now; what is said in one isn't heard in the other."""
+        other = Conversation(self._policy, self._codec)
+        other._last, other._student = self._last, self._student
+        return other
+
+    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
         """See Policy."""
         if isinstance(prompt, str):
-            return await self._policy.answer(self._codec.encode(prompt), kind)
+            return await self._policy.respond(prompt, kind, student)
         rendered = self._codec.extend(prompt, self._last)
-        reply = await self._policy.answer(rendered.ids, kind)
+        shown = None
+        if student is not None:
+            assert not isinstance(student, str)  # one style writes both
+            shown = self._codec.extend(student, self._student)
+        reply = await self._policy.answer(rendered.ids, kind, None if shown is None else shown.ids)
         if reply is not None and reply.response_ids is not None:
             self._last = Exchange(rendered, reply.response_ids, reply.text)
+            if shown is not None:
+                self._student = Exchange(shown, reply.response_ids, reply.text)
         return reply
 
 

@@ -1,6 +1,6 @@
-"""The three small protocols that a trial is played over: environment, policy, memory.
+"""The small protocols that a trial is played over: environment, policy, memory, and tips if there are any.
 
-Errors, the same for all three: an `InfrastructureError` (EnvError, EngineError) ends this attempt of the
+Errors, the same for all: an `InfrastructureError` (EnvError, EngineError) ends this attempt of the
 trial, which is retried elsewhere. Any other exception is a data failure: it isn't retried, and it surfaces. A
 model's own doing (an action that can't be read, a prompt that has grown too long) is never an exception.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from agentmem.sampling import FinishReason, Sampling
 from agentmem.trajectory import Episode, TurnKind
-from envs.base import EpisodeMemory, EpisodeRecord, Instance, Prompt, PromptStyle
+from envs.base import EpisodeMemory, EpisodeRecord, Instance, Prompt, PromptStyle, View
 
 
 class Situation(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +77,7 @@ class Reply(msgspec.Struct, frozen=True):
     sampling: Sampling | None = None
     forced: int = 0
     finish_reason: FinishReason = FinishReason.STOP
+    student_prompt_ids: tuple[int, ...] | None = None
 
 
 class Policy(Protocol):
@@ -85,8 +86,28 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
-        """One LLM call. None: prompt and response don't fit into the context, and nothing was asked."""
+    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+        """One LLM call. None: prompt and response don't fit into the context, and nothing was asked.
+
+        `student`: the prompt that the response is to be trained on, if that is another one; the reply then
+        has its ids. It is never answered.
+        """
+        ...
+
+
+class Tips(Protocol):
+    """EMPO²'s memory as one trial sees it: lessons that earlier trials left."""
+
+    async def open(self) -> None:
+        """Bring the book up to date. Called as an episode begins."""
+        ...
+
+    async def recall(self, view: View) -> tuple[tuple[str, ...], str]:
+        """Tips for the situation of a view, best first, and the name of the book's state they are from."""
+        ...
+
+    def finished(self, episode: Episode, view: View) -> None:
+        """An episode is over, as `view` shows it: have a tip written on it. Returns at once."""
         ...
 
 

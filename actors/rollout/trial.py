@@ -8,6 +8,9 @@ Promises:
 - What the model does never raises: an unreadable action is sent as an empty one and is an invalid turn;
   limits of turns, tokens and context are stop reasons. The context is checked before a call, never by its
   failure.
+- Memory gives way to the situation: where a prompt doesn't fit, the tip with the lowest score is left out,
+  then the next, then the oldest earlier episode, …, and each is counted in the turn. Only a prompt that
+  doesn't fit without any memory ends the episode.
 - A failure of environment or engine ends the attempt: `trial.failure` says which, and the episode in course
   is kept with reward None (so the trial is nobody's peer). Episodes finished before went to `progress`.
 - `play_trial(saved=…)` continues behind the saved episodes; it may run in another process than before. A
@@ -20,9 +23,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from actors.rollout.protocols import Environment, Policy, Reply, Situation
+from actors.rollout.protocols import Environment, Policy, Reply, Situation, Tips
 from actors.rollout.strategies import Strategy
 from agentmem.failures import Failure
 from agentmem.trajectory import Episode, StopReason, Ticket, Trial, Turn, TurnKind
@@ -53,9 +56,13 @@ async def play_trial(
     *,
     saved: Trial | None = None,
     progress: Progress | None = None,
+    tips: Tips | None = None,
 ) -> Trial:
-    """Play a ticket to its end. The trial is complete if it has no failure. Only cancellation is raised."""
-    play = _Play(ticket, env, policy, strategy, limits, saved)
+    """Play a ticket to its end. The trial is complete if it has no failure. Only cancellation is raised.
+
+    With `tips`, one is written on each episode, whether or not the strategy shows any.
+    """
+    play = _Play(ticket, env, policy, strategy, limits, saved, tips)
     try:
         await play.run(progress)
     except Exception as error:
@@ -80,6 +87,7 @@ class _Play:
         "_saved_wall_s",
         "_strategy",
         "_ticket",
+        "_tips",
         "_turns",
     )
 
@@ -91,9 +99,10 @@ class _Play:
         strategy: Strategy,
         limits: Limits,
         saved: Trial | None,
+        tips: Tips | None,
     ) -> None:
         self._ticket, self._env, self._policy = ticket, env, policy
-        self._strategy, self._limits = strategy, limits
+        self._strategy, self._limits, self._tips = strategy, limits, tips
         self._began = time.monotonic()
         self._failure: Failure | None = None
         self._episodes: list[Episode] = list(saved.episodes) if saved else []
@@ -173,6 +182,9 @@ class _Play:
         memory = self._strategy.memory.recall(self._episodes, self._remarks)
         observation, admissible = situation.observation, situation.admissible
         self._observation = observation
+        book = self._tips if self._strategy.recalls_tips else None
+        if book is not None:
+            await book.open()
         turns = self._turns = []
         steps: tuple[Step, ...] = ()
         reward, score = 0.0, None
@@ -184,7 +196,11 @@ class _Play:
                 stop = StopReason.TOKEN_LIMIT
                 break
             view = View(observation, steps, admissible, index, episodes, memory, (), None, instruction)
-            reply = await policy.respond(style.act_prompt(view), _ACT)
+            snapshot = ""
+            if book is not None:
+                found, snapshot = await book.recall(view)
+                view = replace(view, tips=found)
+            reply, dropped = await self._ask(view)
             if reply is None:
                 stop = StopReason.CONTEXT_EXHAUSTED
                 break
@@ -198,12 +214,15 @@ class _Play:
                     kind=_ACT,
                     policy=policy.name,
                     prompt_ids=reply.prompt_ids,
+                    student_prompt_ids=reply.student_prompt_ids,
                     response_ids=reply.response_ids,
                     logprobs=reply.logprobs,
                     versions=reply.versions,
                     sampling=reply.sampling,
                     forced=reply.forced,
                     finish_reason=reply.finish_reason,
+                    memory_snapshot=snapshot,
+                    memory_dropped=dropped,
                     observation=observation,
                     response=reply.text,
                     actions=parsed.actions,
@@ -243,20 +262,39 @@ class _Play:
             )
         )
         self._turns = []
+        if self._tips is not None:
+            self._tips.finished(self._episodes[-1], self._looking_back(instruction))
+
+    async def _ask(self, view: View) -> tuple[Reply | None, int]:
+        """The reply to a view, and how many pieces of memory had to be left out of its prompt."""
+        style, policy, dropped = self._env.style, self._policy, 0
+        student = None
+        while True:
+            if self._strategy.student_prompts:
+                student = style.act_prompt(replace(view, tips=()))
+            reply = await policy.respond(style.act_prompt(view), _ACT, student)
+            if reply is not None or not (view.tips or view.memory):
+                return reply, dropped
+            # Tips stand best first, episodes oldest first.
+            view = replace(view, tips=view.tips[:-1]) if view.tips else replace(view, memory=view.memory[1:])
+            dropped += 1
+
+    def _looking_back(self, instruction: str) -> View:
+        """The last episode as it ended."""
+        episode = self._episodes[-1]
+        return View(
+            observation=episode.final_observation,
+            history=record_of(episode).steps,
+            episode=episode.index,
+            episodes=self._strategy.episodes,
+            memory=self._strategy.memory.recall(self._episodes[:-1], self._remarks),
+            instruction=instruction,
+        )
 
     async def _reflect(self, instruction: str) -> None:
         """The turn between the last finished episode and the next."""
         style, episode = self._env.style, self._episodes[-1]
-        earlier = self._episodes[:-1]
-        record = record_of(episode)
-        view = View(
-            observation=episode.final_observation,
-            history=record.steps,
-            episode=episode.index,
-            episodes=self._strategy.episodes,
-            memory=self._strategy.memory.recall(earlier, self._remarks),
-            instruction=instruction,
-        )
+        record, view = record_of(episode), self._looking_back(instruction)
         # A reflection that doesn't fit stays as an empty, invalid turn: later ones keep their places.
         reply = await self._policy.respond(style.reflect_prompt(view, record), _REFLECT)
         reply = reply or Reply(text="", response_ids=(), logprobs=(), versions=())

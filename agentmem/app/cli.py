@@ -93,8 +93,22 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
     ] = None,
+    adapt: Annotated[
+        int | None, typer.Option(help="Attempts of each instance, with the tips of the earlier ones.")
+    ] = None,
 ) -> None:
     """Evaluate a model with frozen weights on held-out instances."""
+    if adapt is not None:
+        from agentmem.app.adapt import adapt_target
+        from agentmem.failures import ConfigError
+
+        for option, given in (("--prompting", prompting), ("--html", html)):
+            if given is not None:
+                raise ConfigError(f"{option}: can't go together with --adapt")
+        if trials_per_task != 1:
+            raise ConfigError(f"--trials-per-task is {trials_per_task}: with --adapt it is 1")
+        adapt_target(target, adapt, seeds=seeds, overrides=overrides or ())
+        return
     from agentmem.app.eval_run import evaluate_target
 
     evaluate_target(

@@ -30,6 +30,9 @@ class Totals:
     idle_share: float = 0.0
     """Share of the places for trials that were empty, mean over the agents."""
     stops: dict[str, int] = field(default_factory=dict)
+    tips: dict[str, int] = field(default_factory=dict)
+    """What became of tips, by name."""
+    memory_dropped: int = 0
 
 
 class Monitor:
@@ -79,6 +82,10 @@ class Monitor:
         for stats in agents:
             for reason, count in stats.stops.items():
                 stops[reason] = stops.get(reason, 0) + count
+        tips: dict[str, int] = {}
+        for stats in agents:
+            for what, count in stats.tips.items():
+                tips[what] = tips.get(what, 0) + count
         self.totals = Totals(
             trials=sum(a.trials for a in agents),
             episodes=sum(a.episodes for a in agents),
@@ -88,6 +95,8 @@ class Monitor:
             sampled_tokens=sum(a.response_tokens for a in agents),
             idle_share=sum(a.idle_share for a in live) / len(live) if live else 0.0,
             stops=stops,
+            tips=tips,
+            memory_dropped=sum(a.memory_dropped for a in agents),
         )
 
     def _export(self, engines: list[Any]) -> None:
@@ -107,6 +116,7 @@ class Monitor:
         acts = totals.turns - totals.reflections
         metrics.total("agentmem_turns_total", acts, policy="agent", reason="act")
         metrics.total("agentmem_turns_total", totals.reflections, policy="agent", reason="reflect")
+        self._export_memory(totals)
         metrics.total("agentmem_env_steps_total", acts, env=env)
         metrics.total("agentmem_invalid_turns_total", totals.invalid, env=env)
         metrics.total("agentmem_sampled_tokens_total", totals.sampled_tokens, policy="agent")
@@ -119,6 +129,18 @@ class Monitor:
             metrics.total("agentmem_restarts_total", count, role=role)
         if engines:
             metrics.gauge("agentmem_served_version_count", min(e.version for e in engines))
+
+    def _export_memory(self, totals: Totals) -> None:
+        metrics, tips = self._metrics, dict(totals.tips)
+        metrics.total("agentmem_dropped_memories_total", totals.memory_dropped, policy="agent")
+        if tips:
+            metrics.total("agentmem_tip_tokens_total", tips.pop("tokens"), policy="agent")
+            metrics.total("agentmem_recalled_tips_total", tips.pop("recalled"), policy="agent")
+            metrics.total(
+                "agentmem_turns_total", tips["written"] + tips["empty"], policy="agent", reason="tip"
+            )
+        for what, count in tips.items():
+            metrics.total("agentmem_tips_total", count, reason=what)
 
     def updated(self, record: UpdateRecord, push: dict[str, float], phases: dict[str, float]) -> None:
         """An update of the learner is over."""
@@ -134,6 +156,11 @@ class Monitor:
             metrics.gauge("agentmem_pass_at_k_ratio", share, reason=str(k))
         if record.p_at_k:
             metrics.gauge("agentmem_success_ratio", record.p_at_k[-1], env=env)
+        for mode, (trials, solved) in record.modes.items():
+            metrics.count("agentmem_mode_trials_total", trials, reason=mode)
+            metrics.gauge("agentmem_mode_success_ratio", solved / trials, reason=mode)
+        for what, value in record.off_policy.items():
+            metrics.gauge("agentmem_off_policy_ratio", value, reason=what)
         for phase, seconds in push.items():
             metrics.observe("agentmem_push_duration_seconds", seconds, reason=phase)
         for phase, seconds in phases.items():

@@ -68,6 +68,12 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     invalid_share: float = 0.0
     """Turns without a usable action."""
     reflection_tokens: int = 0
+    modes: dict[str, list[int]] = {}
+    """EMPO²: by the mode that trials were played in: how many (valid ones), and how many were solved."""
+    intrinsic_mean: float = 0.0
+    """A trial's intrinsic rewards, on average; part of `reward_mean`."""
+    off_policy: dict[str, float] = {}
+    """Ratio and effective sample size on and off policy, and the share of tokens that the mask took."""
 
     def __post_init__(self) -> None:
         _settle_floats(self)

@@ -300,6 +300,7 @@ class System:
                 credit=config.credit,
                 objective=config.objective,
                 weights=config.weights,
+                memory=config.memory if config.method == "empo2" else None,
                 invalid_penalty=config.env.invalid_penalty,
                 seed=config.seed,
                 gradient_checkpointing=config.learner.gradient_checkpointing,
@@ -322,6 +323,7 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
         max_kills=replay.max_attempts,
         max_samples=replay.max_samples,
         replay_groups=replay.table_groups if replay.fraction > 0 else 0,
+        tips_per_task=config.memory.tips.capacity,
     )
 
 

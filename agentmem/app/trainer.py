@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentmem.app.admission import Admission
+from agentmem.app.admission import Admission, replayed_groups
 from agentmem.app.evaluate import drop_unfinished, evaluate, gap_record
 from agentmem.app.examples import ExampleStore
 from agentmem.app.interrupt import Interrupted, InterruptFlag
@@ -34,7 +34,7 @@ from agentmem.app.records import (
     truncate_after,
 )
 from agentmem.app.rundir import RunDir
-from agentmem.app.schedule import TaskSchedule
+from agentmem.app.schedule import TaskSchedule, mode_draw
 from agentmem.app.state import RunState
 from agentmem.app.system import System
 from agentmem.app.update_record import make_record, outcomes
@@ -55,6 +55,8 @@ MAX_EMPTY_UPDATES = 50
 """Updates in a row without a row to train (every group solved or failed alike) before the run gives up."""
 LAST_SAVE_S = 5.0
 """How long the checkpoint after a Ctrl-C may take; an unfinished one is passed over by a resume."""
+TRAINING_TIPS = "train"
+"""Namespace of the tips that training trials write and read; evaluations have others, or none."""
 PUBLISHED = "published"
 """Cursor: the highest version that was ever given out."""
 
@@ -90,7 +92,14 @@ class Trainer:
             instances(config.env.name, config.env.options, "train"),
             seed=config.seed,
             group_size=rollout.group_size,
-            mode=Mode(method=config.method, episodes=rollout.episodes, memory=rollout.memory),
+            mode=Mode(
+                method=config.method,
+                episodes=rollout.episodes,
+                memory=rollout.memory,
+                tips=TRAINING_TIPS if config.method == "empo2" else "",
+            ),
+            draw=mode_draw(config),
+            groups_per_update=rollout.tasks_per_update - replayed_groups(config),
         )
         self._held_out = instances(config.env.name, config.env.options, "eval")
         self._admission: Admission

@@ -75,7 +75,21 @@ def make_record(
         tokens_per_s=sampled / wall,
         invalid_share=result.rows.invalid_share,
         reflection_tokens=sum(c.get(TurnKind.REFLECT, 0) for c in counts),
+        modes=by_mode(valid),
+        intrinsic_mean=result.rows.intrinsic_mean,
+        off_policy={k: v for k, v in metrics.items() if k.startswith(("on_policy_", "off_policy_"))},
     )
+
+
+def by_mode(trials: Sequence[Trial]) -> dict[str, list[int]]:
+    """[trials, solved ones] by the mode that was drawn for them; none if none was."""
+    found: dict[str, list[int]] = {}
+    for trial in trials:
+        if trial.mode.draw:
+            counts = found.setdefault(trial.mode.draw, [0, 0])
+            counts[0] += 1
+            counts[1] += trial.success
+    return found
 
 
 def outcomes(groups: Sequence[Group], result: UpdateResult) -> dict[Outcome, list[str]]:

@@ -84,6 +84,54 @@ class RolloutConfig(Section):
     """Longest prompt in tokens; beyond it the episode stops by context_exhausted."""
 
 
+class TipsConfig(Section):
+    """EMPO²'s tips: who reads them when, and how they are kept (method `empo2`)."""
+
+    p: Fraction = 0.25
+    """Probability that an update's trials are rolled out with tips in their prompts."""
+    q: Fraction = 2 / 3
+    """After a rollout with tips: probability that the update trains on the prompts without them."""
+    key: Literal["observation", "chat"] = "observation"
+    """What a situation is found by: its observation, or the whole prompt (of which an embedder reads the
+    beginning only)."""
+    scope: Literal["instance", "environment"] = "instance"
+    """A book of tips for each instance, or one for all of them."""
+    capacity: Count = 1000
+    """Tips of a book; beyond it the oldest go."""
+    recalled: Count = 10
+    """Most tips in one prompt: of those that are near enough, the ones with the best scores."""
+    min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
+    """Tips whose situation isn't nearer than this are none for the present one."""
+    max_tokens: Count = 128
+    """Longest tip."""
+    pending: Count = 256
+    """Tips that an agent actor writes at once, beside its trials. Beyond it episodes go without, counted."""
+
+
+class NoveltyConfig(Section):
+    """EMPO²'s intrinsic reward (method `empo2`)."""
+
+    coefficient: Annotated[float, Field(ge=0)] = 0.1
+    """c of r = r_ext + c · reward_scale · r_int; 0: none."""
+    reward_scale: Positive = 1.0
+    """The size of the environment's rewards (10 where a success pays 10)."""
+    tau: Annotated[float, Field(ge=-1, le=1)] = 0.9
+    """Observations at least so near (cosine) are one state."""
+    scope: Literal["instance", "environment"] = "instance"
+    """Whose visits are counted together."""
+    modes: list[Literal["plain", "tips", "off_policy"]] = ["plain", "tips", "off_policy"]
+    """Modes whose trials are paid for novelty."""
+
+
+class MemoryConfig(Section):
+    """Memory beyond a trial: EMPO²'s tips and counts of states."""
+
+    embedder: Literal["minilm", "words"] = "minilm"
+    """What finds similar situations: all-MiniLM-L6-v2, or hashed words (no model; for tiny vocabularies)."""
+    tips: TipsConfig = TipsConfig()
+    novelty: NoveltyConfig = NoveltyConfig()
+
+
 class LoraConfig(Section):
     """Low-rank adapters instead of full weights."""
 
@@ -184,6 +232,15 @@ class ObjectiveConfig(Section):
     entropy_coef: Annotated[float, Field(ge=0)] = 0.0
     value_coef: Annotated[float, Field(ge=0)] = 0.5
     normalise: Literal["token", "sequence", "trial"] = "token"
+    off_policy_old: Literal["behaviour", "student"] = "behaviour"
+    """EMPO²'s off-policy update: old log-probs of the prompt with tips (the engine's), or of the one without
+    (a forward pass at the start of the update)."""
+    mask_delta: Annotated[float, Field(ge=0, lt=1)] = 0.006737946999085467
+    """EMPO²'s off-policy update: a token less likely than this loses its advantage term (e⁻⁵); 0: none."""
+    mask_scope: Literal["token", "turn"] = "token"
+    """Whether an unlikely token loses its own term, or that of its whole turn."""
+    mask_source: Literal["student", "behaviour"] = "student"
+    """Whose probability counts: that of the prompt without tips, or the sampler's."""
 
 
 class LearnerConfig(Section):
@@ -294,10 +351,11 @@ class RunConfig(Section):
     """Everything that a run is made of."""
 
     recipe: str = ""
-    method: Literal["lamer", "rl"] = "lamer"
+    method: Literal["lamer", "rl", "empo2"] = "lamer"
     seed: NonNegative = 0
     env: EnvConfig
     rollout: RolloutConfig = RolloutConfig()
+    memory: MemoryConfig = MemoryConfig()
     policies: dict[str, PolicyConfig]
     engines: dict[str, EngineConfig]
     agents: AgentsConfig = AgentsConfig()
@@ -373,6 +431,18 @@ class RunConfig(Section):
         if self.env.placement == "local" and self.env.workers > 1:
             refuse("env.workers", self.env.workers, "env.placement 'local' has no workers; use 'worker'")
         agent = self.policies["agent"]
+        if self.method == "empo2" and self.credit.estimator == "ppo":
+            refuse(
+                "credit.estimator",
+                "ppo",
+                "method 'empo2' compares trials of a group; use 'grpo', 'rloo' or 'gigpo'",
+            )
+        if self.method == "empo2" and self.memory.tips.max_tokens >= agent.context_length:
+            refuse(
+                "memory.tips.max_tokens",
+                self.memory.tips.max_tokens,
+                f"must be below policies.agent.context_length ({agent.context_length})",
+            )
         samplings = {"rollout": self.rollout.sampling, "evaluation": self.evaluation.sampling}
         for section, sampling in samplings.items():
             longest = max(sampling.max_tokens, sampling.reflect_max_tokens)

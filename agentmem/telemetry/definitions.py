@@ -73,6 +73,38 @@ _DEFINITIONS = (
         "p@k with memory minus without, of the last evaluation under both (reason: k).",
         ("reason",),
     ),
+    Definition(
+        "agentmem_tips_total",
+        Kind.COUNTER,
+        "Tips after episodes, by what became of them (written, empty, too_long, failed, skipped).",
+        ("reason",),
+    ),
+    Definition("agentmem_tip_tokens_total", Kind.COUNTER, "Tokens sampled for tips.", ("policy",)),
+    Definition("agentmem_recalled_tips_total", Kind.COUNTER, "Tips shown in prompts.", ("policy",)),
+    Definition(
+        "agentmem_dropped_memories_total",
+        Kind.COUNTER,
+        "Tips and earlier episodes left out of prompts that would have been too long.",
+        ("policy",),
+    ),
+    Definition(
+        "agentmem_mode_trials_total",
+        Kind.COUNTER,
+        "Trials trained, by EMPO²'s mode of the update.",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_mode_success_ratio",
+        Kind.GAUGE,
+        "Trials solved, of the last update's, by EMPO²'s mode.",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_off_policy_ratio",
+        Kind.GAUGE,
+        "Of the last off-policy update: share of tokens masked, mean ratio, effective sample size (reason).",
+        ("reason",),
+    ),
     Definition("agentmem_served_version_count", Kind.GAUGE, "Oldest weight version that an engine serves."),
     Definition("agentmem_trained_version_count", Kind.GAUGE, "Weight version of the learner."),
     Definition(

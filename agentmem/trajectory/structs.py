@@ -68,6 +68,8 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     """Inter-episode memory: `history`, `reflection`, `both` or `none`."""
     draw: str = ""
     """The method's own draw for this update (EMPO²: which of its three modes)."""
+    tips: str = ""
+    """EMPO²: the namespace whose tips this trial may read and adds to; empty: it does neither."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     invalid: bool = False
     admissible: tuple[str, ...] | None = None
     memory_snapshot: str = ""
+    """The state of the tips that this turn's prompt was made from."""
+    memory_dropped: int = 0
+    """Pieces of memory that were left out of the prompt, so that it fits."""
     image: str = ""
 
     def __post_init__(self) -> None:

@@ -38,6 +38,10 @@ class MicroBatch:
     """[N] log-probs as reported by the sampler."""
     replayed: Flags
     """[N] tokens of groups that were trained before."""
+    off_policy: Flags
+    """[N] tokens that were sampled for another prompt than they are trained on."""
+    turn: Ints
+    """[N] number of each token's row within this micro-batch: 0, 1, …"""
     row_tokens: Ints
     """[N] trained tokens of each token's row."""
     trial_tokens: Ints
@@ -160,9 +164,12 @@ def fill(
     advantage: list[float] = []
     engine: list[float] = []
     replayed: list[bool] = []
+    off_policy: list[bool] = []
+    turn: list[int] = []
     row_tokens: list[int] = []
     of_trial: list[int] = []
     slices: list[tuple[Sampling, int, int]] = []
+    turns = 0
     for sampling, members in by_sampling.items():
         begin = len(targets)
         for row, start in members:
@@ -172,6 +179,9 @@ def fill(
             engine.extend(row.engine[row.forced :])
             advantage.extend([row.advantage] * n)
             replayed.extend([row.replayed] * n)
+            off_policy.extend([row.off_policy] * n)
+            turn.extend([turns] * n)
+            turns += 1
             row_tokens.extend([n] * n)
             of_trial.extend([trial_tokens[row.trial]] * n)
         slices.append((sampling, begin, len(targets)))
@@ -183,6 +193,8 @@ def fill(
         advantage=np.array(advantage, dtype=np.float32),
         engine=np.array(engine, dtype=np.float32),
         replayed=np.array(replayed, dtype=np.bool_),
+        off_policy=np.array(off_policy, dtype=np.bool_),
+        turn=np.array(turn, dtype=np.int64),
         row_tokens=np.array(row_tokens, dtype=np.int64),
         trial_tokens=np.array(of_trial, dtype=np.int64),
         sampling=tuple(slices),

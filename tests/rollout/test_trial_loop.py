@@ -127,8 +127,9 @@ async def test_a_prompt_that_does_not_fit_stops_the_episode_before_the_call() ->
     assert all(len(p) <= 60 for _, p in policy.asked)
     assert trial.episodes[0].stop is StopReason.CONTEXT_EXHAUSTED
     assert len(trial.episodes[0].turns) == 3
-    # The next episode's memory doesn't fit at all: it is recorded, empty, and the trial ends.
-    assert [len(e.turns) for e in trial.episodes] == [3, 0]
+    # Memory that doesn't fit is left out, and counted; without it the next episodes go as far as the first.
+    assert [len(e.turns) for e in trial.episodes] == [3, 3, 3]
+    assert [e.turns[0].memory_dropped for e in trial.episodes] == [0, 1, 2]
     assert trial.episodes[1].reward == 0.0
     assert trial.valid
 
@@ -211,7 +212,7 @@ async def test_an_unexpected_exception_is_a_data_failure_that_names_itself() -> 
 
 async def test_cancellation_is_not_swallowed() -> None:
     class Waits(ScriptedPolicy):
-        async def respond(self, prompt: Any, kind: TurnKind) -> Any:
+        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None) -> Any:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(play(Hall(), Waits([]), ticket()))

@@ -110,7 +110,7 @@ class ScriptedPolicy:
             answers = iter(self.answers)
             self.answers = lambda prompt, kind: next(answers)
 
-    async def respond(self, prompt: Prompt, kind: TurnKind) -> Reply | None:
+    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
         assert isinstance(prompt, str)
         if len(prompt) > self.longest_prompt:
             return None
