@@ -201,3 +201,33 @@ def test_threads_that_ask_for_the_same_texts_embed_them_once():
     assert wrong == []
     asked = [text for batch in inner.asked for text in batch]
     assert len(asked) == len(set(asked)) == 49
+
+
+def test_a_thread_that_missed_a_text_takes_it_from_the_one_that_embeds_it():
+    begun, missed = threading.Event(), threading.Event()
+
+    class Slow(Counting):
+        def embed(self, texts):
+            begun.set()
+            assert missed.wait(20)
+            return super().embed(texts)
+
+    class Watched(CachedEmbedder):
+        def _known(self, texts):
+            found = super()._known(texts)
+            if begun.is_set():
+                missed.set()  # the second thread has looked, and the first isn't done
+            return found
+
+    inner = Slow()
+    cache = Watched(inner)
+    rows = []
+    threads = [threading.Thread(target=lambda: rows.append(cache.embed(["a"]))) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    for thread in threads:
+        thread.join(20)
+    assert inner.asked == [["a"]]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert (cache.hits, cache.misses) == (1, 1)

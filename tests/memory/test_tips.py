@@ -151,6 +151,18 @@ def test_a_text_of_many_steps_is_told_once_with_the_action_of_the_nearest_state(
     assert [t.action for t in book.recall(at(55))] == ["step 3"]
 
 
+def test_the_nearest_state_of_the_last_text_is_found_behind_other_texts():
+    book = TipBook("task")
+    book.add([tip(action="nearest"), tip(text="other", key=(1.0, 0.5)), tip(action="newest", key=(1.0, 0.5))])
+    assert [t.action for t in book.recall([1.0, 0.0], k=1)] == ["nearest"]
+
+
+def test_states_nearer_to_each_other_than_float32_can_tell_are_told_apart():
+    book = TipBook("task")
+    book.add([tip(action="nearest"), tip(action="near", key=(1.0, 0.002)), tip(action="far", key=(1.0, 1.0))])
+    assert [t.action for t in book.recall([1.0, 0.0])] == ["nearest"]
+
+
 def test_a_cosine_of_exactly_the_threshold_is_not_enough():
     book = TipBook("task")
     book.add([tip(key=(0.0, 1.0))])

@@ -233,6 +233,15 @@ def test_a_version_never_comes_twice_after_a_drop(buffer):
     assert (len(book), book.version) == (3, empty.version + 3)
 
 
+def test_a_reader_ahead_of_the_book_gets_all_of_it(buffer):
+    """As after a server that lost what was written last."""
+    book = TipBook("room")
+    book.follow(9, tips("lost:0", 9), 1)
+    buffer.add_tips("train", "room", tips("a:0"), "a:0")
+    book.follow(*buffer.read_tips("train", "room", book.version))
+    assert (book.version, book.tips) == (3, tuple(tips("a:0")))
+
+
 def test_above_the_byte_bound_the_book_written_longest_ago_goes(open_buffer):
     buffer = open_buffer()
     for task in ("a", "b", "c"):
