@@ -51,8 +51,9 @@ class _Held:
         self.claim = claim
         self.task: asyncio.Task[None] | None = None
         # What of the trial is saved, or on its way.
-        self.episodes = len(claim.episodes)
-        self.reflections = len(claim.reflections)
+        begun = claim.episodes or claim.ticket.played
+        self.episodes = len(begun)
+        self.reflections = len(claim.reflections if claim.episodes else claim.ticket.reflected)
         self.wall_s = claim.wall_s
 
 
@@ -157,7 +158,7 @@ class AgentLoop:
     async def _play_one(self, held: _Held) -> None:
         claim = held.claim
         saved = _saved(claim)
-        self._tally.resumed += saved is not None
+        self._tally.resumed += bool(claim.episodes)
         try:
             trial = await self._play(claim.ticket, saved, lambda so_far: self._save(held, so_far))
         except Exception as error:  # before the trial began: no environment, an unknown method
@@ -282,18 +283,18 @@ class AgentLoop:
 
 
 def _saved(claim: Claim) -> Trial | None:
-    """The progress of an earlier attempt, as the trial loop takes it."""
-    if not claim.episodes:
-        return None
+    """The progress of an earlier attempt, or what the ticket begins with, as the trial loop takes it."""
     ticket = claim.ticket
+    if not claim.episodes and not ticket.played:
+        return None
     return Trial(
         ticket=ticket.id,
         task=ticket.task,
         member=ticket.member,
         group_size=ticket.group_size,
         mode=ticket.mode,
-        episodes=claim.episodes,
-        reflections=claim.reflections,
+        episodes=claim.episodes or ticket.played,
+        reflections=claim.reflections if claim.episodes else ticket.reflected,
         advice=claim.advice,
         wall_s=claim.wall_s,
         attempt=ticket.attempt,

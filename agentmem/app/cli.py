@@ -90,6 +90,13 @@ def evaluate(
     prompting: Annotated[
         str | None, typer.Option(help="A baseline without training: zero-shot, react or reflexion.")
     ] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Play second episodes again, a piece of memory hidden: reflection, summary, all, line:N; "
+            "or control: as much of the summary in the reflection's place (repeatable)."
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
     ] = None,
@@ -116,6 +123,7 @@ def evaluate(
         seeds=seeds,
         trials_per_task=trials_per_task,
         prompting=prompting,
+        masks=mask or (),
         overrides=overrides or (),
         html=html,
     )

@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentmem.app.eval_table import behaviour_table, success_table
+from agentmem.app.eval_table import behaviour_table, mask_table, success_table
 from agentmem.app.evaluate import Evaluated, evaluate, gap_record
 from agentmem.app.interrupt import Interrupted
-from agentmem.app.records import MetricsWriter
+from agentmem.app.masking import check_masks, mask_record, play_masked
+from agentmem.app.records import MaskRecord, MetricsWriter, read_records
 from agentmem.app.rundir import RunDir, runs_base
 from agentmem.config import RunConfig, list_recipes, load_config, to_yaml
 from agentmem.config.load import from_tree, override
-from agentmem.evaluation.lines import TrialWriter
+from agentmem.evaluation.lines import TrialLine, TrialWriter
 from agentmem.failures import ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ def evaluate_target(
     seeds: int = 1,
     trials_per_task: int = 1,
     prompting: str | None = None,
+    masks: Sequence[str] = (),
     overrides: Sequence[str] = (),
     html: Path | None = None,
     console: Console | None = None,
@@ -115,6 +118,7 @@ def evaluate_target(
         raise ConfigError(f"{found}: there is nothing to evaluate; at least 1")
     if trials_per_task < 1:
         raise ConfigError(f"--trials-per-task is {trials_per_task}: at least 1")
+    check_masks(config, masks)
     preflight(config, seeds)
     name = target.name if prompting is None else f"{target.name}-{prompting}"
     run = RunDir.create(name, runs_base() / "evals")
@@ -122,11 +126,14 @@ def evaluate_target(
     console = console or Console()
     try:
         with session(config, run, console, updates=0, model=target.model, learns=False) as live:
-            results = asyncio.run(_play(config, run, live, range(seeds), trials_per_task))
+            results = asyncio.run(_play(config, run, live, range(seeds), trials_per_task, masks))
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted; what was measured is in {run.path}", highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
-    for text in (success_table(results), "", behaviour_table([e.lines for _, e in results])):
+    texts = [success_table(results), "", behaviour_table([e.lines for _, e in results])]
+    if masks:
+        texts += ["", mask_table([r for r in read_records(run.metrics_path) if isinstance(r, MaskRecord)])]
+    for text in texts:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{run.path}", markup=False, highlight=False, soft_wrap=True)
     if html is not None:
@@ -148,7 +155,12 @@ def _decoder(model: Path) -> Decode:
 
 
 async def _play(
-    config: RunConfig, run: RunDir, live: Session, seeds: Sequence[int], trials_per_task: int
+    config: RunConfig,
+    run: RunDir,
+    live: Session,
+    seeds: Sequence[int],
+    trials_per_task: int,
+    masks: Sequence[str],
 ) -> list[tuple[int, Evaluated]]:
     from agentmem.app.examples import ExampleStore
     from agentmem.app.monitor import Monitor
@@ -170,6 +182,7 @@ async def _play(
             TrialWriter(run.trials_path) as lines,
             ExampleStore(run.examples, decode=_decoder(live.model)) as examples,
         ):
+            hidden: dict[str, list[TrialLine]] = {mask: [] for mask in masks}
             for seed in seeds:
                 evaluation = config.evaluation.model_copy(update={"seed": config.evaluation.seed + seed})
                 of_seed = config.model_copy(update={"evaluation": evaluation})
@@ -193,11 +206,20 @@ async def _play(
                     lines.append(one.lines)
                     for trial in one.trials:
                         examples.offer(trial, 0)
+                    for mask in masks if condition == "with_memory" else ():
+                        again = partial(tick, text=f"seed {seed}, {mask} hidden")
+                        hidden[mask] += await play_masked(of_seed, system.buffer, one.trials, mask, again)
                     found.append((seed, one))
-            gap = gap_record([line for _, e in found for line in e.lines], 0, evaluation.episodes)
+            played = [line for _, e in found for line in e.lines]
+            gap = gap_record(played, 0, evaluation.episodes)
             if gap is not None:
                 writer.append(gap)
                 monitor.memory_gap(gap)
+            if masks:
+                with TrialWriter(run.masked_path) as masked:
+                    for mask, again_played in hidden.items():
+                        masked.append(again_played)
+                        writer.append(mask_record(mask, played, again_played))
     finally:
         live.view.phase("closing")
         await watch.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentmem.app.evaluate import Evaluated, gap_record
-from agentmem.app.records import EvalRecord
+from agentmem.app.records import EvalRecord, MaskRecord
 from agentmem.app.table import GAP_INTERVALS, INTERVALS, aligned, cell, gap_cell
 from agentmem.evaluation.behaviour import fixation, repeat_failure, trajectory_entropy, worst_task
 from agentmem.evaluation.budget import spent
@@ -61,6 +61,35 @@ def pooled(records: Sequence[EvalRecord]) -> EvalRecord:
         score=sum((r.score or 0.0) * r.n for r in scored) / counted if counted else None,
         wall_s=sum(record.wall_s for record in records),
     )
+
+
+def mask_table(records: Sequence[MaskRecord]) -> str:
+    """A row for each mask: how far success in the second episode falls."""
+    header = [
+        "hidden",
+        "tasks",
+        "trials",
+        "remembered",
+        "hidden: solved",
+        "difference",
+        "better/worse",
+        "sign test",
+    ]
+    body = [
+        [
+            r.mask,
+            str(r.tasks),
+            str(r.trials),
+            f"{r.remembered:.3f}",
+            f"{r.masked:.3f}",
+            f"{r.difference:+.3f} [{r.low:+.3f},{r.high:+.3f}]",
+            f"{r.better}/{r.worse}",
+            f"p = {r.p:.2g}",
+        ]
+        for r in records
+    ]
+    note = "second episodes behind the same lost first one; [ ]: 95 % paired bootstrap over tasks"
+    return "\n".join([*aligned(header, body), note])
 
 
 def behaviour_table(evaluations: Sequence[Sequence[TrialLine]]) -> str:

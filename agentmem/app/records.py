@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: what a run measured, a JSON line a record, tagged by `record` (update, eval, gap, event).
+"""`metrics.jsonl`: what was measured, a JSON line a record, its kind in `record`.
 
 A line is written with one write and flushed, so that a crash leaves at most one torn line, at the end.
 Readers leave it out and the next writer cuts it off. Shares are in [0, 1], times in seconds; what an update
@@ -121,6 +121,26 @@ class GapRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
         _settle_floats(self)
 
 
+class MaskRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="mask"):
+    """Success in the second episode with a piece of the first one's memory hidden, against all of it there.
+
+    `trials`: whose second episode was played both ways, behind the same first one. `difference` is masked
+    minus remembered, paired over `tasks` tasks, with its 95 % interval and the p-value of the sign test.
+    """
+
+    mask: str
+    trials: int
+    tasks: int
+    remembered: float
+    masked: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    better: int
+    worse: int
+
+
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="event"):
     """Something that happened: a resume, a restart, a failed push."""
 
@@ -129,7 +149,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     detail: str = ""
 
 
-Record = UpdateRecord | EvalRecord | GapRecord | EventRecord
+Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | EventRecord
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -227,7 +247,7 @@ def truncate_after(path: Path, update: int) -> float:
     for line, record in _lines(path):
         if isinstance(record, UpdateRecord | EventRecord):
             spent = max(spent, record.t)
-        if isinstance(record, EventRecord) or record.update <= update:
+        if isinstance(record, EventRecord | MaskRecord) or record.update <= update:
             kept.append(line + b"\n")
     if path.is_file():
         part = path.with_name(path.name + ".part")

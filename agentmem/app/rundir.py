@@ -106,6 +106,11 @@ class RunDir:
         return self.path / "trials.jsonl"
 
     @property
+    def masked_path(self) -> Path:
+        """The same of trials played again with a piece of memory hidden."""
+        return self.path / "masked.jsonl"
+
+    @property
     def curve_path(self) -> Path:
         """The picture of the learning curve."""
         return self.path / "curve.png"

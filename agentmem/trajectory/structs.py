@@ -84,6 +84,10 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"agent": "agent"})
     """Role -> name of the policy that plays it."""
     attempt: int = 0
+    played: tuple[Episode, ...] = ()
+    """Episodes that the trial goes on behind (evaluations that hide a piece of their memory) ..."""
+    reflected: tuple[Turn, ...] = ()
+    """... and the reflections on them."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

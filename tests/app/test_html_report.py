@@ -14,7 +14,7 @@ from agentmem.app.compare_sources import Source
 from agentmem.app.comparison import compare
 from agentmem.app.html.page import page, write_page
 from agentmem.app.html.svg import Plot, ticks
-from agentmem.app.records import EvalRecord, Record, UpdateRecord
+from agentmem.app.records import EvalRecord, MaskRecord, Record, UpdateRecord
 from agentmem.evaluation.lines import TrialLine
 from tests.evaluation.made import outcome
 
@@ -100,6 +100,28 @@ def test_one_arm_alone_has_a_report_without_differences() -> None:
     assert "Over training" not in text
     assert "Example trials" not in text
     assert "50.0%" in text
+
+
+def test_masks_have_their_table() -> None:
+    record = MaskRecord(
+        mask="summary",
+        trials=9,
+        tasks=8,
+        remembered=0.5,
+        masked=0.125,
+        difference=-0.375,
+        low=-0.5,
+        high=-0.25,
+        p=0.01,
+        better=1,
+        worse=4,
+    )
+    masked = [source("x", arm(2, 0), records=[record])]
+    text = page(compare(masked, alone=True), masked)
+    assert "What the memory is worth" in text
+    for part in ("<td>summary</td>", "0.125", "-0.375", "1 · 3 · 4", "p = 0.01"):
+        assert part in text
+    assert "What the memory is worth" not in page(compare(SOURCES), SOURCES)
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

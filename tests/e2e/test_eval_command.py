@@ -12,7 +12,7 @@ import pytest
 
 from agentmem.app.eval_table import pooled
 from agentmem.app.evaluate import check_held_out
-from agentmem.app.records import EvalRecord, GapRecord, read_records
+from agentmem.app.records import EvalRecord, GapRecord, MaskRecord, read_records
 from agentmem.evaluation.behaviour import trajectory_entropy
 from agentmem.evaluation.lines import by_task, read_lines
 from agentmem.failures import ConfigError
@@ -87,9 +87,31 @@ def test_several_trials_of_a_task_tell_its_entropy_and_worst_task(tmp_path: Path
         assert part in report.read_text()
 
 
+def test_masked_second_episodes_are_played_behind_the_same_first_one(
+    tmp_path: Path,
+) -> None:
+    conditions = "evaluation.conditions=[with_memory]"
+    done = evaluate(tmp_path, "lamer-minesweeper", "--mask", "all", "--mask", "line:1", "--set", conditions)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = (tmp_path / "evals").iterdir()
+    whole = {line.instance: line for line in read_lines(folder / "trials.jsonl")}
+    masked = read_lines(folder / "masked.jsonl")
+    again = [line for line in masked if line.condition == "mask_all"]
+    lost = [line.instance for line in whole.values() if len(line.episodes) > 1]
+    assert sorted(line.instance for line in again) == sorted(lost)
+    for line in masked:
+        assert line.episodes[0] == whole[line.instance].episodes[0]
+        assert len(line.episodes) > 1
+    records = [r for r in read_records(folder / "metrics.jsonl") if isinstance(r, MaskRecord)]
+    assert [r.mask for r in records] == ["all", "line:1"]
+    assert records[0].trials == len(lost)
+    assert records[0].masked == sum(line.episodes[1].solved for line in again) / len(lost)
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
+        (("lamer-minesweeper", "--mask", "brain"), ["--mask is 'brain'", "known are reflection"]),
         (("chess",), ["run 'chess' not found", "agentmem recipes"]),
         (("lamer-minesweeper", "--seeds", "0"), ["--seeds is 0", "at least 1"]),
         (("lamer-minesweeper", "--prompting", "poetry"), ["--prompting is 'poetry'", "zero-shot, react"]),

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from agentmem.app.compare_sources import Source
 from agentmem.app.comparison import Arm, Comparison, Name
-from agentmem.app.comparison_text import cost_text
+from agentmem.app.comparison_text import cost_text, p_text
 from agentmem.app.examples import Example, load_examples
 from agentmem.app.html import charts
 from agentmem.app.html.looks import Look, looks
 from agentmem.app.html.style import CSS
 from agentmem.app.html.svg import tag
+from agentmem.app.records import MaskRecord
 from agentmem.app.rundir import RunDir
 from agentmem.app.show import render, select
 from agentmem.evaluation.budget import Cost
@@ -86,7 +87,7 @@ def page(comparison: Comparison, sources: Sequence[Source]) -> str:
             )
         )
     parts += [_training(comparison, look), _budgets(comparison, sources, look), _behaviour(comparison)]
-    parts += [_examples(sources), _notes(comparison, sources)]
+    parts += [_masks(sources), _examples(sources), _notes(comparison, sources)]
     body = tag("main", "".join(parts))
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -212,6 +213,31 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(tag("th", escape(text)) for text in header)
     body = "".join(tag("tr", "".join(tag("td", cell) for cell in row)) for row in rows)
     return tag("div", f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>", class_="scroll")
+
+
+def _masks(sources: Sequence[Source]) -> str:
+    rows = [
+        [
+            escape(source.label),
+            escape(record.mask),
+            f"{record.remembered:.3f}",
+            f"{record.masked:.3f}",
+            f"{record.difference:+.3f}<small>{record.low:+.3f} to {record.high:+.3f}</small>",
+            f"{record.better} · {record.tasks - record.better - record.worse} · {record.worse}",
+            p_text(record.p),
+        ]
+        for source in sources
+        for record in source.records
+        if isinstance(record, MaskRecord)
+    ]
+    if not rows:
+        return ""
+    header = ["", "hidden", "solved with it", "solved without", "difference", "better · alike · worse", ""]
+    return _section(
+        "What the memory is worth",
+        "Second episodes played again behind the same lost first one, with a piece of its memory hidden.",
+        _table(header, rows),
+    )
 
 
 def _examples(sources: Sequence[Source]) -> str:
