@@ -67,6 +67,16 @@ def test_a_recipe_file_may_extend_a_recipe(tmp_path: Path) -> None:
         ("credit.return_form=both", ["credit.return_form", "both", "'paper'", "'chained'"]),
         ("credit.norm=std", ["credit.norm", "std", "'mean'", "'mean_std'"]),
         ("rollout.group_size=1", ["rollout.group_size", "1", "'gigpo'", "at least 2 trials"]),
+        ("memory.tips.p=1.5", ["memory.tips.p", "1.5", "less than or equal to 1"]),
+        ("memory.tips.q=-0.1", ["memory.tips.q", "-0.1", "greater than or equal to 0"]),
+        ("memory.tips.min_cosine=2.0", ["memory.tips.min_cosine", "2.0", "less than or equal to 1"]),
+        ("memory.tips.capacity=0", ["memory.tips.capacity", "0", "greater than or equal to 1"]),
+        ("memory.tips.key=dream", ["memory.tips.key", "dream", "'observation'", "'chat'"]),
+        ("memory.novelty.tau=1.1", ["memory.novelty.tau", "1.1", "less than or equal to 1"]),
+        ("memory.novelty.coefficient=-1.0", ["memory.novelty.coefficient", "-1.0", "greater than"]),
+        ("memory.embedder=bert", ["memory.embedder", "bert", "'minilm'", "'words'"]),
+        ("objective.mask_delta=1.0", ["objective.mask_delta", "1.0", "less than 1"]),
+        ("objective.off_policy_old=new", ["objective.off_policy_old", "new", "'behaviour'", "'student'"]),
         ("learner", ["key=value"]),
         ("learner.lr=1e400", ["learner.lr", "finite"]),
         ("learner.betas=[0.9, 2]", ["learner.betas.1", "2", "less than 1"]),
@@ -90,6 +100,25 @@ def test_a_comparison_within_a_group_needs_two_trials_and_ppo_one(estimator: str
         load_config("lamer-minesweeper", [*alone, f"credit.estimator={estimator}"])
     assert f"rollout.group_size is 1: credit.estimator '{estimator}' compares at least 2" in str(caught.value)
     assert load_config("lamer-minesweeper", [*alone, "credit.estimator=ppo"]).rollout.group_size == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (["credit.estimator=ppo"], ["credit.estimator", "'ppo'", "'empo2'"]),
+        (["rollout.group_size=1"], ["rollout.group_size", "'grpo'", "at least 2 trials"]),
+        (["memory.tips.max_tokens=4096"], ["memory.tips.max_tokens", "4096", "context_length (2048)"]),
+    ],
+)
+def test_an_impossible_setting_of_empo2_is_one_line_that_names_it(
+    overrides: list[str], names: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("empo2-webshop", overrides)
+    line = str(caught.value)
+    assert "\n" not in line
+    for name in names:
+        assert name in line
 
 
 def test_a_recipe_adapts_to_a_model_that_is_not_tiny_and_overrides_still_win() -> None:

@@ -1,11 +1,12 @@
 """Recipes are named alike; without `-paper` two cores are enough, with it the papers' figures stand there.
 
-The figures are those of LaMer (arXiv 2512.16848) and of the baselines that it compares with: its list of
-hyperparameters, and where it is silent its public code.
+The figures are those of LaMer (arXiv 2512.16848) and EMPO² (arXiv 2602.23008) and of the baselines that they
+compare with: their lists of hyperparameters, and where they are silent their public code.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -112,6 +113,65 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     f"{method}-{world}-paper": {**LAMER, **TRIALS[method], **WORLDS[world]}
     for method in TRIALS
     for world in LAMER_ENVIRONMENTS
+}
+
+EMPO2: dict[str, Any] = {
+    "policies.agent.model": "Qwen/Qwen2.5-7B-Instruct",
+    "learner.lr": 1e-6,
+    "rollout.group_size": 8,
+    "rollout.tasks_per_update": 16,
+    "rollout.episodes": 1,
+    "rollout.prompt_limit": 4500,
+    "rollout.sampling.temperature": 1.0,
+    "evaluation.sampling.temperature": 0.4,
+    "objective.clip_low": 0.2,
+    "objective.clip_high": 0.3,
+    "credit.norm": "mean_std",
+}
+"""What holds for EMPO² and the baselines that it was compared with."""
+
+MEMORY: dict[str, Any] = {
+    "method": "empo2",
+    "credit.estimator": "grpo",
+    "memory.embedder": "minilm",
+    "memory.tips.p": 0.25,
+    "memory.tips.q": 2 / 3,
+    "memory.tips.key": "observation",
+    "memory.tips.scope": "instance",
+    "memory.tips.capacity": 1000,
+    "memory.tips.recalled": 10,
+    "memory.tips.min_cosine": 0.5,
+    "memory.novelty.coefficient": 0.1,
+    "memory.novelty.tau": 0.9,
+    "objective.off_policy_old": "behaviour",
+    "objective.mask_delta": math.exp(-5.0),
+    "objective.mask_scope": "token",
+    "objective.mask_source": "student",
+}
+"""EMPO²'s own: tips, off-policy updates, novelty."""
+
+SCIENCEWORLD: dict[str, Any] = {
+    "env.max_turns": 30,
+    "env.options.variations_per_task": 5,
+    "env.options.eval_variations_per_task": 20,
+    "env.options.eval_split": "test",
+    "rollout.sampling.max_tokens": 32,
+    "objective.kl_coef": 0.0,
+    "credit.gamma_step": 1.0,
+    "learner.minibatches": 8,  # 128 trials, 16 a mini-batch
+}
+SHOP: dict[str, Any] = {
+    "env.max_turns": 15,
+    "env.options.reward": "score",
+    "rollout.sampling.max_tokens": 512,
+    "objective.kl_coef": 0.01,
+}
+PUBLISHED |= {
+    "empo2-scienceworld-paper": {**EMPO2, **MEMORY, **SCIENCEWORLD},
+    "grpo-scienceworld-paper": {**EMPO2, **SCIENCEWORLD, "method": "rl", "credit.estimator": "grpo"},
+    "empo2-webshop-paper": {**EMPO2, **MEMORY, **SHOP},
+    "grpo-webshop-7b-paper": {**EMPO2, **SHOP, "method": "rl", "credit.estimator": "grpo"},
+    "gigpo-webshop-7b-paper": {**EMPO2, **SHOP, "method": "rl", "credit.estimator": "gigpo"},
 }
 
 
