@@ -13,9 +13,10 @@ from typing import ClassVar
 from envs.base import Info, PromptStyle, TextEnv
 from envs.options import EnvSetupError
 from envs.sokoban import boxoban
+from envs.sokoban.compact import written
 from envs.sokoban.generator import Puzzle, puzzle
 from envs.sokoban.options import Options
-from envs.sokoban.room import MOVES, moved, rows, solved
+from envs.sokoban.room import MOVES, Room, State, moved, rows, solved
 from envs.sokoban.solver import BUDGET, solvable
 
 
@@ -74,13 +75,30 @@ class Sokoban(TextEnv):
         info = self._info(no_effect=self._state == before, unsolvable=unsolvable)
         return self._seen(), reward, self._over, False, info
 
+    @property
+    def room(self) -> Room:
+        """The room being played."""
+        return self._puzzle().room
+
+    @property
+    def start(self) -> State:
+        """Where player and boxes are at first."""
+        return self._puzzle().start
+
+    @property
+    def state(self) -> State:
+        """Where player and boxes are."""
+        return self._state
+
     def _puzzle(self) -> Puzzle:
         if self.puzzle is None:
             raise EnvSetupError("sokoban: restart or step before the first reset")
         return self.puzzle
 
     def _seen(self) -> str:
-        picture = rows(self._puzzle().room, self._state)
+        if self.options.format == "compact":
+            return written(self.room, self._state)
+        picture = rows(self.room, self._state)
         return "\n".join(f"Row {number}: " + " ".join(row) for number, row in enumerate(picture, 1))
 
     def _info(self, *, invalid: bool = False, no_effect: bool = False, unsolvable: bool = False) -> Info:

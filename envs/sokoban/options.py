@@ -44,8 +44,11 @@ class Options:
     rewards: Rewards = field(default_factory=Rewards)
     end_when_unsolvable: bool = True
     """End an episode (as a failure) once no solution exists any more."""
+    format: Literal["compact", "text"] = "text"
+    """`text`: chat messages. `compact`: a word a row, for small word-level models (generated rooms, at most
+    3 moves a turn)."""
     history_turns: int = 7
-    """Turns of the running attempt that a prompt shows."""
+    """Turns of the running attempt that the text format shows (the compact one shows the room alone)."""
     admissible: bool = False
     """List the single moves that aren't blocked as admissible actions."""
 
@@ -64,3 +67,9 @@ class Options:
         require(self.min_solution >= 1, "min_solution", self.min_solution, "at least 1 (0 is a solved room)")
         ok = self.max_solution >= self.min_solution
         require(ok, "max_solution", self.max_solution, f"at least min_solution={self.min_solution}")
+        if self.format == "compact":
+            require(self.source == "generated", "source", self.source, "generated with format=compact")
+            few = self.max_moves_per_turn <= 3
+            require(few, "max_moves_per_turn", self.max_moves_per_turn, "at most 3 with format=compact")
+            require(self.size <= 7, "size", self.size, "at most 7 with format=compact")
+            require(self.boxes <= 2, "boxes", self.boxes, "at most 2 with format=compact")

@@ -17,6 +17,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "scout-compact": ("scout", {"format": "compact", "digs": 2}),
     "scout-text": ("scout", {"digs": 2}),
     "sokoban": ("sokoban", {}),
+    "sokoban-compact": ("sokoban", {"boxes": 1, "format": "compact", "end_when_unsolvable": False}),
     "sokoban-harder": ("sokoban", {"size": 7, "boxes": 3, "end_when_unsolvable": False}),
 }
 each = pytest.mark.parametrize(("name", "options"), SETTINGS.values(), ids=SETTINGS)
