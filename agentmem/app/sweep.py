@@ -74,11 +74,13 @@ def _run_missing(
     """The runs that failed; None if the sweep was interrupted."""
     planned = sweep.runs()
     recorded = by_key(read_lines(results))
-    missing = [run for run in planned if run.key not in recorded]
-    say(f"{path}: {len(planned)} runs, {len(planned) - len(missing)} recorded in {results}")
+    done = sum(run.key in recorded for run in planned)
+    say(f"{path}: {len(planned)} runs, {done} recorded in {results}")
     failed: list[Planned] = []
-    for number, run in enumerate(missing, start=1):
-        say(f"[{number}/{len(missing)}] {run}: {run.recipe} {' '.join(run.overrides)}")
+    for number, run in enumerate(planned, start=1):
+        if run.key in by_key(read_lines(results)):
+            continue  # also what another sweep has recorded in the meantime
+        say(f"[{number}/{len(planned)}] {run}: {run.recipe} {' '.join(run.overrides)}")
         ended = _run(run, path.stem, results, flag)
         line = by_key(read_lines(results)).get(run.key)
         if ended.status == 0 and line is not None:
@@ -86,7 +88,7 @@ def _run_missing(
         elif not flag.requested:
             failed.append(run)
             why = (
-                f"failed with exit status {ended.status}" if ended.status else "ended without a recorded line"
+                f"failed with exit status {ended.status}" if ended.status else "ended without being recorded"
             )
             say("\n".join([f"  {why}; the end of {ended.log}:", *_indented(_tail(ended.log))]))
         if flag.requested:
