@@ -43,6 +43,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             requires=("alfworld", "textworld", "fast_downward"),
         ),
         EnvSpec(
+            name="doors",
+            summary="Find the way through a house whose reward stands at its end (own code, no data)",
+            module="envs.doors",
+            light=True,
+        ),
+        EnvSpec(
             name="lab-db",
             summary="Answer questions about a table, or change it, by SQL (LifelongAgentBench)",
             module="envs.lab.db",

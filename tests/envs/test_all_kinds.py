@@ -19,9 +19,13 @@ from envs import registry
 from envs.alfworld.env import AlfWorld
 from envs.alfworld.expert import expert_actions
 from envs.base import Instance
+from envs.doors import Options as DoorsOptions
+from envs.doors.house import rooms_of, rule_of
 from envs.interpreter import package_directory
 from envs.minesweeper import Options as MineOptions
 from envs.minesweeper.instances import opening
+from envs.scout import Options as ScoutOptions
+from envs.scout.field import cell_words, field_of
 from envs.sokoban import Options as SokobanOptions
 from envs.sokoban.generator import puzzle
 from envs.sokoban.room import MOVES
@@ -77,6 +81,19 @@ def sokoban() -> Play:
     return scripted(instance, [MOVES[move] for move in puzzle(SokobanOptions(), instance).solution])
 
 
+def scout() -> Play:
+    instance = registry.instances("scout", {}, "eval")[0]
+    options = ScoutOptions()
+    return scripted(instance, [cell_words(options.size)[field_of(options, instance).treasure]])
+
+
+def doors() -> Play:
+    instance = registry.instances("doors", {}, "eval")[0]
+    options = DoorsOptions()
+    rule = rule_of(options.rule, options.kind_words, options.door_words)
+    return scripted(instance, [rule[room] for room in rooms_of(options, instance)])
+
+
 def alfworld() -> Play:
     game = test_alfworld.SMALL
     with contextlib.closing(registry.make("alfworld", {})) as env:
@@ -126,6 +143,8 @@ async def test_workers_of_all_kinds_in_one_cluster_each_reach_success(
     kinds: dict[str, tuple[dict[str, Any], dict[str, str], Play]] = {
         "minesweeper": ({}, {}, minesweeper()),
         "sokoban": ({}, {}, sokoban()),
+        "scout": ({}, {}, scout()),
+        "doors": ({}, {}, doors()),
         "alfworld": ({}, {}, alfworld()),
         "scienceworld": ({}, {}, scienceworld()),
         "webshop": ({"goals": "human"}, {}, scripted(goal, purchase)),

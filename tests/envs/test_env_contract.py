@@ -12,6 +12,8 @@ from envs import registry
 from envs.base import EpisodeMemory, EpisodeRecord, Message, Step, TextEnv, View
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "doors-compact": ("doors", {"format": "compact"}),
+    "doors-text": ("doors", {}),
     "minesweeper-compact": ("minesweeper", {"size": 4, "format": "compact", "max_clicks": 6}),
     "minesweeper-text": ("minesweeper", {}),
     "scout-compact": ("scout", {"format": "compact", "digs": 2}),

@@ -1,0 +1,33 @@
+"""Doors, where the reward stands behind several right doors: for small word-level models and in chat."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from envs.base import PromptStyle
+from envs.doors.compact import CompactStyle, vocabulary
+from envs.doors.demonstrator import demonstrations
+from envs.doors.env import Doors
+from envs.doors.house import instances
+from envs.doors.options import Options
+from envs.doors.text import TextStyle
+from envs.warmstart import WarmStart
+
+__all__ = ["Options", "instances", "make", "style", "warm_start"]
+
+
+def style(options: Options) -> PromptStyle:
+    """The prompt style of the format that the options name."""
+    return CompactStyle(options) if options.format == "compact" else TextStyle(options)
+
+
+def make(options: Options) -> Doors:
+    """An environment; its observations are the same in both formats."""
+    return Doors(options, style(options))
+
+
+def warm_start(options: Options) -> WarmStart | None:
+    """Words and demonstrator of the compact format."""
+    if options.format != "compact":
+        return None
+    return WarmStart(vocabulary(options), partial(demonstrations, options))

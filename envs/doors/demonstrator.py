@@ -1,0 +1,73 @@
+"""Rows for behaviour cloning in the compact format: random doors, half-heeded tips, passable tips.
+
+- *Doors*: without tips a random one. With doors named for the room, the first of them with chance ½ (`HEED`),
+  else a random one. Up to three doors are named, at random (`_NAMED`).
+- *Tips*: after an episode the words of the doors that led on, or `none`; with chance 0.3 (`AMISS`) the word
+  of any door of any room instead.
+
+Every trial has a hidden rule of its own, so nothing of the real one can be learnt from them. Random play
+hardly ever comes far, so a trial's first episodes are walked by a guide who knows its rule and errs with
+chance 0.3: of those the tip is a row, the doors are not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from envs.base import EpisodeRecord, Step, View
+from envs.doors.compact import NONE, CompactStyle, pair_words
+from envs.doors.env import Doors
+from envs.doors.house import instances
+from envs.doors.options import Options
+from envs.warmstart import Play, Row
+
+HEED, AMISS, ERRS = 0.5, 0.3, 0.3
+_NAMED = (0, 1, 1, 2, 3)
+"""How many doors a demonstrated prompt with tips names."""
+
+
+def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:
+    """See WarmStart. Tips are always among the rows, whatever is remembered between episodes."""
+    rng = random.Random(seed)
+    style = CompactStyle(options)
+    houses = instances(options, "train")
+    while True:
+        env = Doors(replace(options, rule=rng.randrange(2**31)), style)
+        env.reset(options={"instance": rng.choice(houses)})
+        yield _tip(env, style, rng, guided=True)
+        yield _tip(env, style, rng, guided=False)
+        for _ in range(options.rooms):
+            yield from _doors(options, style, rng)
+
+
+def _doors(options: Options, style: CompactStyle, rng: random.Random) -> Iterator[Row]:
+    """A room without tips, and with."""
+    doors = options.door_words
+    room = rng.choice(options.kind_words)
+    yield style.act_prompt(View(room)), rng.choice(doors)
+    named = rng.sample(doors, rng.choice([n for n in _NAMED if n <= len(doors)]))
+    other = next(kind for kind in options.kind_words if kind != room)
+    tips = tuple(f"{room}:{door}" for door in named) or (f"{other}:{doors[0]}",)
+    heeded = named and rng.random() < HEED
+    yield style.act_prompt(View(room, tips=tips)), named[0] if heeded else rng.choice(doors)
+
+
+def _tip(env: Doors, style: CompactStyle, rng: random.Random, *, guided: bool) -> Row:
+    """An episode, and what is written about it."""
+    doors = env.options.door_words
+    room, _ = env.restart()
+    steps: list[Step] = []
+    over = False
+    while not over:
+        right = guided and rng.random() >= ERRS
+        door = env.rule[room] if right else rng.choice(doors)
+        after, reward, over, _, info = env.step(door)
+        steps.append(Step(room, door, (door,), reward))
+        room = after
+    record = EpisodeRecord(
+        0, tuple(steps), room, info["success"], "success" if info["success"] else "failure"
+    )
+    answer = rng.choice(pair_words(env.options)) if rng.random() < AMISS else style.summarise(record) or NONE
+    return style.tip_prompt(View(room), record), f"{answer} <eos>"
