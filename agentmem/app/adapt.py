@@ -85,7 +85,7 @@ def adapt_target(
     """Adapt and print the table; the directory with the results. SystemExit(130) after a Ctrl-C."""
     from rich.console import Console
 
-    from agentmem.app.eval_run import target_of
+    from agentmem.app.eval_target import target_of
     from agentmem.app.session import session
     from agentmem.app.train import INTERRUPTED_EXIT, preflight
 

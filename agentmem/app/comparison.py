@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from agentmem.app.compare_sources import Source
 from agentmem.app.learning_log import episodes_of
-from agentmem.app.records import evals_of, updates_of
+from agentmem.app.records import OTHER_INSTANCES, EventRecord, evals_of, updates_of
 from agentmem.evaluation.behaviour import (
     Entropy,
     WorstTask,
@@ -236,7 +236,12 @@ def _cut(training: Training, cuts: dict[str, float]) -> Training:
 
 def _option_notes(sources: Sequence[Source]) -> list[str]:
     known = [source for source in sources if source.env is not None]
-    notes = []
+    notes = [
+        f"{source.label}: {record.detail}"
+        for source in sources
+        for record in source.records
+        if isinstance(record, EventRecord) and record.what == OTHER_INSTANCES
+    ]
     for other in known[1:]:
         first = known[0]
         keys = sorted({*first.options, *other.options})

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentmem.app.eval_table import behaviour_table, mask_table, success_table
+from agentmem.app.eval_target import check_trained_on, other_instances, prompted_target, target_of
 from agentmem.app.evaluate import Evaluated, evaluate, gap_record
 from agentmem.app.interrupt import Interrupted
 from agentmem.app.masking import check_masks, mask_record, play_masked
-from agentmem.app.records import MaskRecord, MetricsWriter, read_records
+from agentmem.app.records import OTHER_INSTANCES, EventRecord, MaskRecord, MetricsWriter, read_records
 from agentmem.app.rundir import RunDir, runs_base
-from agentmem.config import RunConfig, list_recipes, load_config, to_yaml
-from agentmem.config.load import from_tree, override
+from agentmem.config import RunConfig, to_yaml
 from agentmem.evaluation.lines import TrialLine, TrialWriter
 from agentmem.failures import ConfigError
 
@@ -32,64 +31,6 @@ if TYPE_CHECKING:
 
     from agentmem.app.examples import Decode
     from agentmem.app.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is evaluated."""
-
-    name: str
-    config: RunConfig
-    model: Path | None
-    """None: the policy's own."""
-
-
-PROMPTINGS: dict[str, tuple[str, ...]] = {
-    "zero-shot": (
-        "env.prompting=zero-shot",
-        "rollout.memory=none",
-        "evaluation.conditions=[without_memory]",
-    ),
-    "react": (
-        "env.prompting=react",
-        "rollout.memory=none",
-        "evaluation.conditions=[without_memory]",
-        "evaluation.sampling.max_tokens=160",
-    ),
-    "reflexion": (
-        "env.prompting=react",
-        "rollout.memory=reflection",
-        "evaluation.conditions=[with_memory]",
-        "evaluation.sampling.max_tokens=160",
-        "evaluation.sampling.reflect_max_tokens=160",
-    ),
-}
-"""Prompting baselines as settings; the user's own come after them. Reflexion (Shinn et al., 2023) is retries
-with reflections, asked as in ReAct."""
-
-
-def prompting_settings(prompting: str) -> tuple[str, ...]:
-    """Raises ConfigError for an unknown baseline."""
-    if prompting not in PROMPTINGS:
-        raise ConfigError(f"--prompting is '{prompting}': known are {', '.join(PROMPTINGS)}")
-    return PROMPTINGS[prompting]
-
-
-def target_of(which: str, overrides: Sequence[str]) -> Target:
-    """Raises ConfigError: neither a run with a final model nor a recipe."""
-    import yaml
-
-    if which in list_recipes() or which.endswith((".yaml", ".yml")):
-        config = load_config(which, overrides)
-        return Target(config.recipe, config, None)
-    try:
-        run = RunDir.find(which)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; nor is it a recipe (agentmem recipes)") from None
-    if not any(run.final_model.glob("*.safetensors")):
-        raise ConfigError(f"run {run.name} has no final model: go on with agentmem run … --resume {run.name}")
-    stored = from_tree(yaml.safe_load(run.config_path.read_text(encoding="utf-8")))
-    return Target(run.name, from_tree(override(stored.model_dump(), overrides)), run.final_model)
 
 
 def evaluate_target(
@@ -109,9 +50,10 @@ def evaluate_target(
     from agentmem.app.session import session
     from agentmem.app.train import INTERRUPTED_EXIT, preflight
 
-    if prompting is not None:
-        overrides = (*prompting_settings(prompting), *overrides)
-    target = target_of(which, overrides)
+    if prompting is None:
+        target = target_of(which, overrides)
+    else:
+        target = prompted_target(which, prompting, overrides)
     config = target.config
     if config.evaluation.tasks == 0 or seeds < 1:
         found = "evaluation.tasks is 0" if seeds >= 1 else f"--seeds is {seeds}"
@@ -120,8 +62,8 @@ def evaluate_target(
         raise ConfigError(f"--trials-per-task is {trials_per_task}: at least 1")
     check_masks(config, masks)
     preflight(config, seeds)
-    name = target.name if prompting is None else f"{target.name}-{prompting}"
-    run = RunDir.create(name, runs_base() / "evals")
+    check_trained_on(target, seeds)
+    run = RunDir.create(target.name, runs_base() / "evals")
     run.config_path.write_text(to_yaml(config), encoding="utf-8")
     console = console or Console()
     try:
@@ -130,10 +72,14 @@ def evaluate_target(
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted; what was measured is in {run.path}", highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
+    other = other_instances(target)
+    if other:
+        with MetricsWriter(run.metrics_path) as writer:
+            writer.append(EventRecord(t=0.0, what=OTHER_INSTANCES, detail=other))
     texts = [success_table(results), "", behaviour_table([e.lines for _, e in results])]
     if masks:
         texts += ["", mask_table([r for r in read_records(run.metrics_path) if isinstance(r, MaskRecord)])]
-    for text in texts:
+    for text in [*texts, *filter(None, [other])]:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{run.path}", markup=False, highlight=False, soft_wrap=True)
     if html is not None:

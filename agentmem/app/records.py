@@ -149,6 +149,9 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     detail: str = ""
 
 
+OTHER_INSTANCES = "other instances"
+"""Event of an evaluation on instances of another kind than those that its model was trained on."""
+
 Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | EventRecord
 
 _encoder = msgspec.json.Encoder()
