@@ -25,6 +25,7 @@ from agentmem.evaluation.behaviour import (
     fixation,
     repeat_failure,
     trajectory_entropy,
+    unusable,
     worst_task,
 )
 from agentmem.evaluation.budget import Cost, Spent, common_cut, spent, within_budget
@@ -56,6 +57,7 @@ class Arm:
     score: float | None
     repeat_failure: Share | None
     fixation: Share | None
+    unusable: Share | None
     entropy: Entropy | None
     worst_task: WorstTask | None
     spent: Spent
@@ -159,6 +161,7 @@ def _arm(source: Source, condition: str, lines: list[TrialLine], k: int, cuts: d
         score=sum(scores) / len(scores) if scores else None,
         repeat_failure=repeat_failure(lines),
         fixation=fixation(lines),
+        unusable=unusable(lines),
         entropy=trajectory_entropy(lines),
         worst_task=worst_task(lines, k),
         spent=spent(lines),

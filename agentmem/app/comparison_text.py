@@ -108,7 +108,7 @@ def _budgets(comparison: Comparison) -> str:
 
 def _behaviour(arms: Sequence[Arm]) -> str:
     kinds = list(dict.fromkeys(kind for arm in arms for kind in arm.spent.tokens))
-    columns = ["arm", "memory", "same failure again", "same action again"]
+    columns = ["arm", "memory", "same failure again", "same action again", "unusable"]
     entropic, worst = any(a.entropy for a in arms), any(a.worst_task for a in arms)
     columns += ["entropy"] * entropic + ["worst task"] * worst
     columns += ["episodes", "turns", *(f"{kind} tokens" for kind in kinds), "prompt tokens", "wall s"]
@@ -120,6 +120,7 @@ def _behaviour(arms: Sequence[Arm]) -> str:
             share_text(arm.repeat_failure),
             share_text(arm.fixation),
         ]
+        row.append("-" if arm.unusable is None else f"{arm.unusable.value:.3f}")
         if entropic:
             row.append("-" if arm.entropy is None else f"{arm.entropy.value:.2f}")
         if worst:

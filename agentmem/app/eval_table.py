@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentmem.app.evaluate import Evaluated, gap_record
 from agentmem.app.records import EvalRecord, MaskRecord
 from agentmem.app.table import GAP_INTERVALS, INTERVALS, aligned, cell, gap_cell
-from agentmem.evaluation.behaviour import fixation, repeat_failure, trajectory_entropy, worst_task
+from agentmem.evaluation.behaviour import fixation, repeat_failure, trajectory_entropy, unusable, worst_task
 from agentmem.evaluation.budget import spent
 from agentmem.evaluation.lines import TrialLine
 from agentmem.evaluation.pass_at_k import Share, wilson
@@ -113,6 +113,8 @@ def behaviour(lines: Sequence[TrialLine]) -> dict[str, str]:
         row["same failure again"] = _share(share)
     if (share := fixation(lines)) is not None:
         row["same action again"] = _share(share)
+    if (share := unusable(lines)) is not None and share.value > 0:
+        row["unusable"] = f"{share.value:.3f}"
     if (found := trajectory_entropy(lines)) is not None:
         row["entropy"] = f"{found.value:.2f} ({found.tasks} x {found.trials:g})"
     if (worst := worst_task(lines, k)) is not None:

@@ -2,9 +2,10 @@
 
 - *Repeat-failure rate*: of the episodes that follow a lost one, the share that is lost by exactly the action
   sequence of an earlier lost episode of its trial. In a deterministic environment such an episode was lost
-  before it began. An episode without any turn repeats nothing.
-- *Action fixation*: of the turns that follow another in their episode, the share whose action equals that of
-  the turn before. Two answers without any action in a row count as equal.
+  before it began. An episode without any action repeats nothing.
+- *Action fixation*: of the turns with an action whose turn before, in the same episode, has one too, the
+  share in which the two are equal.
+- *Unusable answers*: the share of turns whose answer held no action, or one that wasn't possible.
 - *Trajectory entropy* of a task: H = −Σ p̂ ln p̂ over the exact (observation, action) sequences of its K
   trials, all episodes of a trial together; between 0 (always the same) and ln K (never twice). The figure of
   an evaluation is the mean over its tasks with K ≥ 2.
@@ -34,7 +35,7 @@ def repeat_failure(lines: Sequence[TrialLine]) -> Share | None:
             if n > 0:
                 later += 1
                 repeated += not episode.solved and actions in lost
-            if not episode.solved and actions:
+            if not episode.solved and any(actions):
                 lost.add(actions)
     return wilson(repeated, later) if later else None
 
@@ -46,8 +47,15 @@ def fixation(lines: Sequence[TrialLine]) -> Share | None:
         for line in lines
         for episode in line.episodes
         for before, after in zip(episode.actions, episode.actions[1:], strict=False)
+        if before and after
     ]
     return wilson(sum(pairs), len(pairs)) if pairs else None
+
+
+def unusable(lines: Sequence[TrialLine]) -> Share | None:
+    """See the module's docstring; the interval takes turns as independent."""
+    turns = sum(line.turns for line in lines)
+    return wilson(sum(e.invalid for line in lines for e in line.episodes), turns) if turns else None
 
 
 def entropy(sequences: Sequence[Hashable]) -> float:

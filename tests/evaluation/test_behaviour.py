@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.evaluation.behaviour import entropy, fixation, repeat_failure, trajectory_entropy, worst_task
+from agentmem.evaluation.behaviour import (
+    entropy,
+    fixation,
+    repeat_failure,
+    trajectory_entropy,
+    unusable,
+    worst_task,
+)
 from tests.evaluation.made import episode, outcome, trial
 
 ACTIONS = st.lists(st.sampled_from("ab"), max_size=3)
@@ -26,10 +34,19 @@ def test_losing_twice_by_the_same_actions_is_a_repeated_failure() -> None:
     assert (share.value, share.n) == (3 / 5, 5)
 
 
-def test_an_episode_without_a_turn_repeats_nothing() -> None:
-    share = repeat_failure([trial(episode(()), episode(()))])
+@pytest.mark.parametrize("nothing", [(), ("", "")])
+def test_an_episode_without_an_action_repeats_nothing(nothing: tuple[str, ...]) -> None:
+    share = repeat_failure([trial(episode(nothing), episode(nothing))])
     assert share is not None
     assert (share.value, share.n) == (0.0, 1)
+    assert fixation([trial(episode(nothing))]) is None
+
+
+def test_answers_without_a_usable_action_are_counted() -> None:
+    share = unusable([trial(episode("ab"), msgspec.structs.replace(episode(("", "a")), invalid=1))])
+    assert share is not None
+    assert (share.value, share.n) == (0.25, 4)
+    assert unusable([trial(episode(()))]) is None
 
 
 def test_another_trials_failure_is_no_repetition() -> None:
@@ -46,9 +63,9 @@ def test_what_was_never_tried_twice_has_no_rate() -> None:
 
 
 def test_fixation_counts_turns_that_repeat_the_turn_before() -> None:
-    share = fixation([trial(episode("aab"), episode("bb")), trial(episode(["", "", "a"]))])
+    share = fixation([trial(episode("aab"), episode("bb")), trial(episode(["a", "", "a", "b"]))])
     assert share is not None
-    assert (share.value, share.n) == (3 / 5, 5)
+    assert (share.value, share.n) == (2 / 4, 4)
 
 
 @given(st.lists(ACTIONS, min_size=1, max_size=4))

@@ -44,8 +44,9 @@ _DEFINITIONS = (
     ),
     (
         "same action again",
-        "Of the turns that follow another, the share whose action is that of the turn before.",
+        "Of the turns whose turn before had an action too, the share in which the two are equal.",
     ),
+    ("unusable answers", "Turns whose answer held no action, or one that wasn't possible."),
     (
         "entropy",
         "−Σ p̂ ln p̂ over the exact (observation, action) sequences of a task's trials; mean over tasks, in "
@@ -177,7 +178,7 @@ def _budgets(comparison: Comparison, sources: Sequence[Source], look: dict[Name,
 
 def _behaviour(comparison: Comparison) -> str:
     arms = comparison.arms
-    header = ["", "same failure again", "same action again"]
+    header = ["", "same failure again", "same action again", "unusable answers"]
     header += ["entropy"] * any(a.entropy for a in arms) + ["worst task"] * any(a.worst_task for a in arms)
     header += ["episodes", "turns", "wall s"]
     return _section(
@@ -188,7 +189,7 @@ def _behaviour(comparison: Comparison) -> str:
 
 
 def _behaviour_row(arm: Arm, header: Sequence[str]) -> list[str]:
-    row = [escape(str(arm.name)), _share(arm.repeat_failure), _share(arm.fixation)]
+    row = [escape(str(arm.name)), *map(_share, (arm.repeat_failure, arm.fixation, arm.unusable))]
     if "entropy" in header:
         found = arm.entropy
         row.append(
