@@ -63,3 +63,36 @@ def test_each_batch_is_trained_in_its_mode_and_tips_outlive_the_run(start: Calla
         assert 0 < len({tip.source for tip in log.entries}) <= trials
         assert all(tip.source.startswith("g") for tip in log.entries)
         buffer.close()
+
+
+def test_a_language_model_writes_sentences_that_minilm_finds_again(start: Callable[..., Run]) -> None:
+    """The full form: SmolLM2 plays, its tips are sentences, and situations are found by their meaning."""
+    run = start(
+        "lamer-minesweeper",
+        "policies.agent.model=smollm2",
+        *(setting for setting in EMPO2 if "embedder" not in setting and "max_tokens" not in setting),
+        "memory.embedder=minilm",
+        "memory.tips.max_tokens=24",
+        "memory.tips.p=1.0",
+        "memory.tips.q=1.0",
+        "objective.mask_delta=0.0",
+        "credit.drop_zero_advantage=false",
+        "env.max_turns=2",
+        "rollout.group_size=2",
+        "rollout.tasks_per_update=1",
+        "rollout.sampling.max_tokens=16",
+        "learner.updates=3",
+        "evaluation.tasks=0",
+        "replay.max_staleness=0",
+    )
+    assert run.end(600) == 0, run.output()
+    updates = run.records("update")
+    assert [set(record["modes"]) for record in updates] == [{"off_policy"}] * 3
+    assert all(record["off_policy"]["off_policy_tokens"] > 0 for record in updates)
+    with EmbeddedServer(run.path / "replay") as server:
+        buffer = ReplayBuffer(server.url, run.path.name, only_look=True)
+        entries = buffer.read_tips("train", "minesweeper").entries
+        buffer.close()
+    assert 2 <= len({tip.source for tip in entries}) <= 6
+    assert all(tip.dimension == 384 for tip in entries)
+    assert any(len(tip.text.split()) > 3 for tip in entries)
