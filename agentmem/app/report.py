@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentmem.app.curve import draw_curve
+from agentmem.app.mode_table import mode_table
 from agentmem.app.records import read_records
 from agentmem.app.rundir import RunDir
 from agentmem.app.table import plain_table, rich_table
@@ -39,13 +40,17 @@ def write_report(run: RunDir, console: Console | None = None) -> Report:
     files = existing_files(run)
     where = "\n".join(_where(run, files, missing))
     table = plain_table(records)
+    modes = mode_table(records)
     if console is not None:
         if console.is_terminal and records:
             console.print(rich_table(records))
         else:
             console.print(table, markup=False, highlight=False, soft_wrap=True)
+        if modes:
+            console.print(f"\n{modes}", markup=False, highlight=False, soft_wrap=True)
         console.print(where, markup=False, highlight=False, soft_wrap=True)
-    return Report(text=f"{table}\n\n{where}\n", files=files, missing=missing)
+    texts = [text for text in (table, modes, where) if text]
+    return Report(text="\n\n".join(texts) + "\n", files=files, missing=missing)
 
 
 def existing_files(run: RunDir) -> dict[str, Path]:

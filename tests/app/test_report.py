@@ -184,3 +184,34 @@ def test_all_shares_are_printed_even_in_a_narrow_terminal(tmp_path: Path, termin
     for share in ("0.150", "0.360", "0.500", "0.830", "0.280", "0.580", "[0.790-0.860]"):
         assert share in out.getvalue()
     assert ("\x1b" in out.getvalue()) == terminal
+
+
+def test_modes_and_the_memory_gap_in_training_are_told(tmp_path: Path) -> None:
+    run = RunDir.create("empo2-test", tmp_path)
+    with MetricsWriter(run.metrics_path) as writer:
+        for n in range(1, 101):
+            # Early on tips help nobody, and that isn't in the gap.
+            solved = 0 if n <= 50 else 6
+            mode = ("plain", "tips", "plain", "off_policy")[n % 4]
+            update = UpdateRecord(
+                update=n,
+                version=n,
+                t=1.0 * n,
+                trials=8,
+                p_at_k=[0.5],
+                modes={mode: [8, solved if mode != "plain" else 2]},
+            )
+            writer.append(update)
+    text = write_report(run).text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["plain", "400", "0.50", "0.250"] in [row[:4] for row in rows]
+    assert ["off_policy", "200", "0.25", "0.390"] in [row[:4] for row in rows]
+    assert "memory gap in training, last 50 updates: +0.500 [" in text
+
+
+def test_a_run_without_modes_tells_nothing_of_them(tmp_path: Path) -> None:
+    run = RunDir.create("lamer-test", tmp_path)
+    with MetricsWriter(run.metrics_path) as writer:
+        for record in RECORDS:
+            writer.append(record)
+    assert "memory gap in training" not in write_report(run).text
