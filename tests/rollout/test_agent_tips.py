@@ -14,7 +14,7 @@ from actors.rollout.strategies import strategy_of
 from actors.rollout.tips import AgentTips, TipRules
 from actors.rollout.trial import Limits, play_trial
 from agentmem.chat import Exchange, Rendered
-from agentmem.failures import EngineError
+from agentmem.failures import EngineError, FailureKind
 from agentmem.memory.embedding import CachedEmbedder, load_embedder
 from agentmem.memory.tips import TipBook
 from agentmem.replay import ReplayBuffer
@@ -295,3 +295,41 @@ async def test_a_bug_in_writing_surfaces_with_the_next_trial(agent: Agent) -> No
     await agent.written()
     with pytest.raises(KeyError, match="tip"):
         await agent.play("b")
+
+
+async def test_a_store_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "server")
+    server.start()
+    buffer = ReplayBuffer(server.url, "run", deadline_s=60.0)
+    agent = Agent(buffer)
+    await agent.play("a")
+    await agent.written()
+    server.kill()
+    playing = asyncio.ensure_future(agent.play("b", "tips"))
+    await asyncio.sleep(0)  # the trial is under way, and asks for its book
+    server.start()
+    trial = await asyncio.wait_for(playing, 60)
+    assert trial.failure is None
+    assert agent.tips.counts.recalled == 2
+    await agent.written()
+    await agent.tips.settle(1.0)
+    buffer.close()
+    server.stop()
+
+
+async def test_a_store_that_is_gone_is_a_failure_of_the_infrastructure(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "server")
+    server.start()
+    buffer = ReplayBuffer(server.url, "run", deadline_s=0.2)
+    agent = Agent(buffer)
+    server.stop()
+    trial = await asyncio.wait_for(agent.play("a", "tips"), 30)
+    assert trial.failure is not None
+    assert trial.failure.kind is FailureKind.INFRASTRUCTURE
+    assert "replay server" in trial.failure.what
+    lost = await asyncio.wait_for(agent.play("b"), 30)  # plays without tips; its own can't be stored
+    assert lost.failure is None
+    await agent.written()
+    assert agent.tips.counts.failed == 1
+    await agent.tips.settle(1.0)
+    buffer.close()
