@@ -27,8 +27,6 @@ from typing import Any
 import msgspec
 
 from actors.agent_settings import AgentSettings
-from actors.engine.pool import EnginePool
-from actors.engine.protocol import EngineConfig
 from actors.fleet import Fleet
 from agentmem.app.models import resolve_for
 from agentmem.app.table import aligned
@@ -38,6 +36,7 @@ from agentmem.memory.tips import Tip, encode_key
 from agentmem.replay import ReplayBuffer, Settings
 from agentmem.replay.embedded import EmbeddedServer
 from agentmem.trajectory import Mode, Split, Task, Ticket, Trial
+from benchmarks.engines import one_engine
 from envs.registry import instances, make
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
@@ -123,23 +122,10 @@ async def agent_cpu_s(fleet: Fleet) -> float:
 async def measure(config: RunConfig, trials: int, rounds: int, url: str) -> list[Row]:
     """All rounds of both comparisons."""
     model = str(resolve_for(config))
-    engine, policy, settings = config.engines["agent"], config.policies["agent"], Settings()
+    settings = Settings()
     buffer = ReplayBuffer(url, "benchmark", settings=settings)
     filled(buffer, config, "full")
-    pool = EnginePool(
-        "agent",
-        EngineConfig(
-            model=model,
-            kind=engine.backend,
-            dtype=policy.dtype,
-            max_model_len=policy.context_length,
-            max_num_seqs=engine.max_num_seqs,
-        ),
-        1,
-        restart_budget=0,
-        retries=0,
-        ray_options={"num_cpus": 1},
-    )
+    pool = one_engine(config, model)
     rows: list[Row] = []
     await pool.start()
     try:

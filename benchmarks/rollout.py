@@ -21,8 +21,6 @@ from typing import Any
 
 from actors.agent_settings import AgentSettings
 from actors.engine.client import EngineClient, RayReplica
-from actors.engine.pool import EnginePool
-from actors.engine.protocol import EngineConfig
 from actors.fleet import Fleet
 from agentmem.app.models import resolve_for
 from agentmem.app.schedule import evaluation_tickets
@@ -31,6 +29,7 @@ from agentmem.replay import ReplayBuffer, Settings
 from agentmem.replay.embedded import EmbeddedServer
 from agentmem.sampling import Sampling
 from agentmem.trajectory import Mode, Trial
+from benchmarks.engines import one_engine
 from envs.registry import instances
 
 Call = tuple[tuple[int, ...], Sampling]
@@ -73,23 +72,9 @@ async def ask(client: EngineClient, calls: list[Call], in_flight: int) -> float:
 async def measure(config: RunConfig, trials: int, rounds: int, url: str) -> list[dict[str, Any]]:
     """Alternating rounds on one engine."""
     model = str(resolve_for(config))
-    engine, policy = config.engines["agent"], config.policies["agent"]
     settings = Settings()
     buffer = ReplayBuffer(url, "benchmark", settings=settings)
-    pool = EnginePool(
-        "agent",
-        EngineConfig(
-            model=model,
-            kind=engine.backend,
-            dtype=policy.dtype,
-            max_model_len=policy.context_length,
-            max_num_seqs=engine.max_num_seqs,
-        ),
-        1,
-        restart_budget=0,
-        retries=0,
-        ray_options={"num_cpus": 1},
-    )
+    pool = one_engine(config, model)
     fleet = Fleet(
         config,
         AgentSettings.of(config, run="benchmark", replay_url=url, replay=settings, model=model),
