@@ -2,13 +2,13 @@
 
 - An *arm* is a source under one condition (with memory, without, …).
 - *Pairs* are compared task by task: each source with the first one that has the same condition, and within a
-  source each other condition with the first (the memory gap). Where two arms played different tasks only the
+  source the conditions with each other (the memory gap). Where two arms played different tasks only the
   common ones count, and a note says how many were left out; arms without a common task are refused.
 - *Equal budgets of evaluation*: success at a cost of at most `cuts` a trial, the least of the arms' dearest
   trials (`agentmem.evaluation.budget`).
 - *Equal budgets of training*: each run's last evaluation made before it had spent `training_cuts`, the least
-  of the runs' totals. Episodes, sampled tokens (reflections counted), seconds of updates (waiting for
-  trials, updating, pushing weights; evaluations and what a crash lost are not counted).
+  of the runs' totals. Episodes, sampled tokens (reflections and tips counted), seconds of updates (waiting
+  for trials, updating, pushing weights; evaluations and what a crash lost are not counted).
 """
 
 from __future__ import annotations
@@ -181,8 +181,11 @@ def _pairs(sources: Sequence[Source], k: int) -> list[Pair]:
         if n and not found:  # nobody before it has one of its conditions
             pairs.append(_pair(sources[0], next(iter(sources[0].arms)), source, next(iter(source.arms)), k))
     for source in sources:
-        reference, *others = source.arms
-        pairs += [_pair(source, other, source, reference, k) for other in others]
+        # With memory minus without; of any others (attempts) each minus the first.
+        first, *others = sorted(source.arms, key=lambda condition: condition != "with_memory")
+        for other in others:
+            a, b = (other, first) if first == "with_memory" else (first, other)
+            pairs.append(_pair(source, a, source, b, k))
     return pairs
 
 
@@ -214,7 +217,7 @@ def _training(source: Source) -> Training:
                 condition=record.condition,
                 update=record.update,
                 episodes=sum(episodes_of(u) for u in before),
-                tokens=sum(u.sampled_tokens for u in before),
+                tokens=sum(u.sampled_tokens + u.tip_tokens for u in before),
                 wall_s=sum(u.wait_s + u.update_s + u.push_s for u in before),
                 p_at_k=record.p_at_k,
                 low=record.low,
@@ -223,7 +226,7 @@ def _training(source: Source) -> Training:
         )
     total = {
         Cost.EPISODES.value: float(sum(episodes_of(u) for u in updates)),
-        Cost.TOKENS.value: float(sum(u.sampled_tokens for u in updates)),
+        Cost.TOKENS.value: float(sum(u.sampled_tokens + u.tip_tokens for u in updates)),
         Cost.WALL.value: sum(u.wait_s + u.update_s + u.push_s for u in updates),
     }
     return Training(source.label, updates[-1].update, total, points, {})

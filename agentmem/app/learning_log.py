@@ -114,7 +114,7 @@ def learning_line(
         after=after,
         updates=trained,
         trials=sum(u.trials for u in updates),
-        tokens=sum(u.sampled_tokens for u in updates),
+        tokens=sum(u.sampled_tokens + u.tip_tokens for u in updates),
         wall_s=round(updates[-1].t if updates else 0.0, 1),
         cpu_s=round(cpu_s, 1),
         notes=notes,

@@ -68,6 +68,9 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     invalid_share: float = 0.0
     """Turns without a usable action."""
     reflection_tokens: int = 0
+    """Part of `sampled_tokens`."""
+    tip_tokens: int = 0
+    """Sampled for tips since the update before, beside `sampled_tokens`: a tip ends after its trial."""
     modes: dict[str, list[int]] = {}
     """EMPO²: by the mode that trials were played in: how many (valid ones), and how many were solved."""
     intrinsic_mean: float = 0.0

@@ -43,6 +43,7 @@ from agentmem.app.watch import Watch
 from agentmem.chaos import hold
 from agentmem.config import RunConfig
 from agentmem.evaluation.lines import TrialWriter, read_lines
+from agentmem.evaluation.lines import truncate_after as truncate_lines
 from agentmem.failures import AgentMemError
 from agentmem.replay import Group
 from agentmem.telemetry import Metrics
@@ -112,6 +113,7 @@ class Trainer:
         self._saved = self._state.update
         """Update of the newest checkpoint."""
         self._learner_cpu_s = 0.0
+        self._tips_counted = 0
         self._cpu_s: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -217,6 +219,7 @@ class Trainer:
                 rollout_idle=self._monitor.totals.idle_share,
                 max_episodes=config.rollout.episodes,
                 replayed=len(again),
+                tip_tokens=self._tip_tokens(),
             )
             self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
@@ -232,6 +235,11 @@ class Trainer:
             if config.evaluation.every and state.update % config.evaluation.every == 0:
                 await self._evaluate_missing("evaluating")
                 self._view.phase("training")
+
+    def _tip_tokens(self) -> int:
+        """Sampled for tips since the last call, as far as it is known."""
+        before, self._tips_counted = self._tips_counted, self._monitor.totals.tips.get("tokens", 0)
+        return max(0, self._tips_counted - before)
 
     async def _next_groups(self) -> list[Group]:
         """Complete groups for one update, in the order of their submission."""
@@ -307,6 +315,7 @@ class Trainer:
         await asyncio.to_thread(drop_unfinished, buffer)
         self._writer.close()
         spent = truncate_after(self._run.metrics_path, state.update)
+        truncate_lines(self._run.trials_path, state.update)
         self._writer = MetricsWriter(self._run.metrics_path)
         self._state = state
         self._whole, self._saved = True, state.update

@@ -27,6 +27,7 @@ def make_record(
     rollout_idle: float,
     max_episodes: int,
     replayed: int = 0,
+    tip_tokens: int = 0,
 ) -> UpdateRecord:
     """`age`: how many updates a weight version was behind those that trained. `replayed`: groups that were
     drawn from the replay table besides. `wait_s`, `update_s`, `push_s`: seconds of the driver's loop, which
@@ -74,6 +75,7 @@ def make_record(
         trials_per_s=len(trials) / wall,
         tokens_per_s=sampled / wall,
         invalid_share=result.rows.invalid_share,
+        tip_tokens=tip_tokens,
         reflection_tokens=sum(c.get(TurnKind.REFLECT, 0) for c in counts),
         modes=by_mode(valid),
         intrinsic_mean=result.rows.intrinsic_mean,

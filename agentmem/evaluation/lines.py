@@ -8,6 +8,7 @@ is left out by readers and cut off by the next writer.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
@@ -152,6 +153,23 @@ def read_lines(path: Path) -> list[TrialLine]:
     if not latest:
         raise ConfigError(f"{path} holds no trial")
     return list(latest.values())
+
+
+def truncate_after(path: Path, update: int) -> None:
+    """Before a resume from the checkpoint of `update`: drop the lines of later evaluations, whose weights are
+    lost. The file is replaced as a whole; nothing happens without one. No writer may be open."""
+    if not path.is_file():
+        return
+    kept = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            if _decoder.decode(line).update <= update:
+                kept.append(line + b"\n")
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}: no line of an evaluation: {error}") from error
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(b"".join(kept))
+    os.replace(part, path)
 
 
 def by_task(lines: Sequence[TrialLine]) -> dict[str | int, list[TrialLine]]:

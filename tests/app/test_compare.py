@@ -79,6 +79,16 @@ def test_each_source_is_paired_with_the_first_of_its_condition_and_with_itself(s
         assert part in text
 
 
+def test_later_attempts_are_compared_with_the_first(save: Save) -> None:
+    attempts = [line for n in (1, 2, 3) for line in arm(n - 1, 1, condition=f"attempt_{n}")]
+    found = compare(load_sources([str(save("a", attempts))]))
+    assert [(p.b.condition, p.a.condition) for p in found.pairs] == [
+        ("attempt_2", "attempt_1"),
+        ("attempt_3", "attempt_1"),
+    ]
+    assert found.pairs[0].differences[0].value == 0.5
+
+
 def test_budgets_are_cut_at_the_dearest_trial_of_the_cheapest_arm(save: Save) -> None:
     cheap, dear = save("cheap", arm(1, 0)), save("dear", arm(3, 3))
     one_episode = [outcome(n, episodes=1, instance=i) for i, n in enumerate((1, 0))]
@@ -117,7 +127,8 @@ def test_training_is_cut_where_the_cheapest_run_ended(save: Save) -> None:
                         t=float(n),
                         trials=trials,
                         p_at_k=[0.5, 0.5],
-                        sampled_tokens=100,
+                        sampled_tokens=90,
+                        tip_tokens=10,
                         wait_s=1.0,
                         update_s=0.5,
                         push_s=0.5,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from agentmem.evaluation.lines import read_lines
 from tests.e2e.runs import TINY, TORCH, Run, plain
 
 
@@ -39,9 +40,13 @@ def test_a_run_with_written_reflections_trains_them_and_reports(start: Callable[
 
     evals = {(r["update"], r["condition"]) for r in run.records("eval")}
     assert evals == {(u, c) for u in (0, 4) for c in ("with_memory", "without_memory")}
+    assert [r["update"] for r in run.records("gap")] == [0, 4]
+    lines = read_lines(run.path / "trials.jsonl")
+    assert {(line.update, line.condition) for line in lines} == evals
+    assert len(lines) == 4 * 16
     table = plain(run.output())
-    assert "with before" in table
-    assert "without after" in table
+    for row in ("with before", "without after", "gap before", "gap after"):
+        assert row in table
     for name in ("final_model/config.json", "final_model/model.safetensors", "curve.png", "examples.txt"):
         assert (run.path / name).stat().st_size > 0
     assert yaml.safe_load((run.path / "config.yaml").read_text())["rollout"]["memory"] == "reflection"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.evaluation.lines import TrialWriter, line_of, read_lines
+from agentmem.evaluation.lines import TrialWriter, line_of, read_lines, truncate_after
 from agentmem.failures import ConfigError
 from agentmem.trajectory import Episode, Mode, Split, StopReason, Task, Trial, Turn, TurnKind
 from tests.evaluation.made import outcome
@@ -84,6 +84,18 @@ def test_a_torn_line_is_left_out_and_cut_off_by_the_next_writer(tmp_path: Path) 
     with TrialWriter(path) as writer:
         writer.append([outcome(3, instance=3)])
     assert [line.instance for line in read_lines(path)] == [1, 3]
+
+
+def test_a_resume_drops_the_lines_of_weights_that_are_lost(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    truncate_after(path, 3)
+    assert not path.exists()
+    with TrialWriter(path) as writer:
+        writer.append([outcome(1, instance=n, update=n) for n in range(5)])
+    path.write_bytes(path.read_bytes() + b'{"torn')
+    truncate_after(path, 2)
+    assert [line.update for line in read_lines(path)] == [0, 1, 2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["trials.jsonl"]
 
 
 @pytest.mark.parametrize(
