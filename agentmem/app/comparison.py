@@ -182,9 +182,9 @@ def _pairs(sources: Sequence[Source], k: int) -> list[Pair]:
             pairs.append(_pair(sources[0], next(iter(sources[0].arms)), source, next(iter(source.arms)), k))
     for source in sources:
         # With memory minus without; of any others (attempts) each minus the first.
-        first, *others = sorted(source.arms, key=lambda condition: condition != "with_memory")
+        reference, *others = sorted(source.arms, key=lambda condition: condition != "with_memory")
         for other in others:
-            a, b = (other, first) if first == "with_memory" else (first, other)
+            a, b = (other, reference) if reference == "with_memory" else (reference, other)
             pairs.append(_pair(source, a, source, b, k))
     return pairs
 
