@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentmem.app.compare_sources import Source
 from agentmem.app.comparison import compare
+from agentmem.app.html.looks import looks
 from agentmem.app.html.page import page, write_page
 from agentmem.app.html.svg import Plot, ticks
 from agentmem.app.records import EvalRecord, MaskRecord, Record, UpdateRecord
@@ -98,8 +99,18 @@ def test_one_arm_alone_has_a_report_without_differences() -> None:
     text = page(compare(alone, alone=True), alone)
     assert "paired by task" not in text
     assert "Over training" not in text
+    assert "At equal budgets" not in text
+    assert 'class="cut"' not in text
     assert "Example trials" not in text
     assert "50.0%" in text
+
+
+def test_arms_are_told_apart_however_many_conditions_there_are() -> None:
+    many = [source("x", *(arm(1, 0, condition=f"attempt_{n}") for n in range(10)))]
+    found = looks(compare(many))
+    assert len({(look.colour, look.tint) for look in found.values()}) == 10
+    two = [source(name, arm(1, 0), arm(0, 0, condition="without_memory")) for name in ("x", "y")]
+    assert len({(look.colour, look.tint, look.dash) for look in looks(compare(two)).values()}) == 4
 
 
 def test_masks_have_their_table() -> None:

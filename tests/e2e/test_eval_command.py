@@ -12,6 +12,7 @@ import pytest
 
 from agentmem.app.eval_table import pooled
 from agentmem.app.evaluate import check_held_out
+from agentmem.app.examples import load_examples
 from agentmem.app.records import EvalRecord, GapRecord, MaskRecord, read_records
 from agentmem.evaluation.behaviour import trajectory_entropy
 from agentmem.evaluation.lines import by_task, read_lines
@@ -106,6 +107,44 @@ def test_masked_second_episodes_are_played_behind_the_same_first_one(
     assert [r.mask for r in records] == ["all", "line:1"]
     assert records[0].trials == len(lost)
     assert records[0].masked == sum(line.episodes[1].solved for line in again) / len(lost)
+
+
+@pytest.mark.slow
+def test_a_language_model_retries_with_reflections_asked_for_thoughts_and_actions(tmp_path: Path) -> None:
+    """One board, two short attempts: what is asked and what is written, not whether it is solved."""
+    short = ("evaluation.tasks=1", "evaluation.episodes=2", "env.max_turns=1")
+    lengths = ("evaluation.sampling.max_tokens=24", "evaluation.sampling.reflect_max_tokens=16")
+    settings = [
+        part
+        for setting in ("policies.agent.model=smollm2", *short, *lengths, "engines.agent.backend=torch")
+        for part in ("--set", setting)
+    ]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "agentmem",
+            "eval",
+            "lamer-minesweeper",
+            "--prompting",
+            "reflexion",
+            *settings,
+        ],
+        env={**os.environ, "AGENTMEM_RUNS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=560,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = (tmp_path / "evals").glob("lamer-minesweeper-reflexion-*")
+    (line,) = read_lines(folder / "trials.jsonl")
+    assert line.condition == "with_memory"
+    if len(line.episodes) == 2:
+        assert 0 < line.tokens["reflect"] <= 16
+    (example,) = load_examples(folder / "examples.msgpack")
+    assert example.prompts is not None
+    assert "begins with `Thought:`" in example.prompts[0]
+    assert "Think first" not in example.prompts[0]
 
 
 @pytest.mark.parametrize(

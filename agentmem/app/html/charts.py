@@ -138,8 +138,9 @@ def budget(
     plot = Plot(440, 300, (0.0, max(curve[-1][0] for curve in curves.values()) or 1.0), (0.0, 1.0))
     plot.y_axis("share of trials solved", percent)
     plot.x_axis(f"{AXES[cost]} of a trial, at most", compact, most=5)
-    cut = comparison.cuts[cost]
-    plot.line((plot.x(cut), plot.top), (plot.x(cut), plot.height - plot.bottom), "cut")
+    if len(curves) > 1:
+        cut = plot.x(comparison.cuts[cost])
+        plot.line((cut, plot.top), (cut, plot.height - plot.bottom), "cut")
     for name, curve in curves.items():
         steps = [curve[0]]
         for x, y in curve[1:]:

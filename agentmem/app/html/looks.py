@@ -30,11 +30,18 @@ def looks(comparison: Comparison) -> dict[Name, Look]:
     return {
         name: Look(
             f"var(--c{sources.index(name.source) % _HUES})",
-            _TINTS[conditions.index(name.condition) % len(_TINTS)],
+            _tint(conditions.index(name.condition), len(conditions)),
             _DASHES[conditions.index(name.condition) % len(_DASHES)],
         )
         for name in names
     }
+
+
+def _tint(place: int, number: int) -> float:
+    """Many conditions (attempts) grow darker to the last one."""
+    if number <= len(_TINTS):
+        return _TINTS[place]
+    return 0.25 + 0.75 * place / (number - 1)
 
 
 def _in_order(names: Sequence[Name]) -> list[str]:

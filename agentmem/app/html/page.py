@@ -164,10 +164,12 @@ def _budgets(comparison: Comparison, sources: Sequence[Source], look: dict[Name,
     costs = list(comparison.cuts)
     header = ["", *(f"within {cost_text(cost, comparison.cuts[cost])}" for cost in costs)]
     rows = [[escape(str(arm.name)), *(_share(arm.within[cost]) for cost in costs)] for arm in comparison.arms]
+    about = "Success at a cost of at most so much a trial; seconds depend on what else was in flight."
+    if len(arms) > 1:
+        about += " Arms are comparable up to the dotted line, the least of the arms' dearest trials."
     return _section(
-        "At equal budgets",
-        "Success at a cost of at most so much a trial. Arms are comparable up to the dotted line, the least "
-        "of the arms' dearest trials. Seconds depend on what else was in flight.",
+        "At equal budgets" if len(arms) > 1 else "What a success costs",
+        about,
         _legend(look),
         tag("div", drawn, class_="two"),
         _table(header, rows),
@@ -248,7 +250,8 @@ def _examples(sources: Sequence[Source]) -> str:
         if file.is_file():
             for example in _chosen(load_examples(file)):
                 name = f"{source.label}: {example.trial.task.environment} {example.trial.task.instance}"
-                when = f"update {example.update}, memory {example.trial.mode.memory}"
+                update = f"update {example.update}" if example.update else "evaluation"
+                when = f"{update}, memory {example.trial.mode.memory}"
                 text = escape(render(example))
                 found.append(
                     f"<details><summary>{escape(name)} <small>{escape(when)}</small></summary>"

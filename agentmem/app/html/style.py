@@ -19,7 +19,7 @@ body { margin: 0; background: var(--page); color: var(--ink);
 main { max-width: 1040px; margin: 0 auto; padding: 36px 20px 64px; }
 header h1 { margin: 0 0 4px; font-size: 27px; letter-spacing: -0.01em; }
 header p { margin: 0; color: var(--soft); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(210px, 1fr)); gap: 14px;
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(210px, 1fr)); gap: 14px;
   margin: 24px 0; }
 .tile { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 14px 16px;
   border-top: 4px solid var(--hue); }
