@@ -35,8 +35,8 @@ class Source:
     """Of `metrics.jsonl`; empty for a file of trials alone."""
     env: str | None
     """The environment, if there is a configuration that tells it."""
-    options: dict[str, Any]
-    """The environment's options."""
+    settings: dict[str, Any]
+    """What of its configuration an evaluation depends on: key -> value."""
 
     @property
     def trained(self) -> bool:
@@ -106,17 +106,25 @@ def _load(label: str, path: Path) -> Source:
             arms.setdefault(line.condition, []).append(line)
     run = RunDir(path.parent)
     own = path.name == run.trials_path.name
-    env, options = _environment(run.config_path) if own else (None, {})
-    return Source(label, path, update, arms, read_records(run.metrics_path) if own else [], env, options)
+    env, settings = _settings(run.config_path) if own else (None, {})
+    return Source(label, path, update, arms, read_records(run.metrics_path) if own else [], env, settings)
 
 
-def _environment(config: Path) -> tuple[str | None, dict[str, Any]]:
+def _settings(config: Path) -> tuple[str | None, dict[str, Any]]:
+    """The environment and what an evaluation depends on; nothing is known without a configuration."""
     import yaml
 
     if not config.is_file():
         return None, {}
     try:
-        section = yaml.safe_load(config.read_text(encoding="utf-8"))["env"]
-        return str(section["name"]), dict(section.get("options") or {})
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+        env, evaluation = tree["env"], tree.get("evaluation", {})
+        settings = {f"env.options.{key}": value for key, value in (env.get("options") or {}).items()}
+        settings["env.prompting"] = env.get("prompting", "recipe")
+        settings["env.max_turns"] = env.get("eval_max_turns") or env.get("max_turns")
+        settings["evaluation.episodes"] = evaluation.get("episodes")
+        for key, value in (evaluation.get("sampling") or {}).items():
+            settings[f"evaluation.sampling.{key}"] = value
+        return str(env["name"]), settings
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{config} is no configuration of a run: {error}") from error

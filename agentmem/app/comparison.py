@@ -130,7 +130,7 @@ def compare(sources: Sequence[Source], *, alone: bool = False) -> Comparison:
         raise ConfigError(f"{sources[0].label} has one condition only: name a second run or evaluation")
     k = max(len(line.episodes) for _, _, lines in arms for line in lines)
     cuts = {cost.value: common_cut([lines for _, _, lines in arms], cost) for cost in Cost}
-    notes = _option_notes(sources)
+    notes = _setting_notes(sources)
     pairs = _pairs(sources, k)
     for pair in pairs:
         if not pair.within_source and (pair.only_a or pair.only_b):
@@ -240,7 +240,7 @@ def _cut(training: Training, cuts: dict[str, float]) -> Training:
     return Training(training.source, training.updates, training.spent, training.points, at_cut)
 
 
-def _option_notes(sources: Sequence[Source]) -> list[str]:
+def _setting_notes(sources: Sequence[Source]) -> list[str]:
     known = [source for source in sources if source.env is not None]
     notes = [
         f"{source.label}: {record.detail}"
@@ -250,12 +250,15 @@ def _option_notes(sources: Sequence[Source]) -> list[str]:
     ]
     for other in known[1:]:
         first = known[0]
-        keys = sorted({*first.options, *other.options})
+        keys = sorted({*first.settings, *other.settings})
         differing = [
-            f"{key} {first.options.get(key)!r} and {other.options.get(key)!r}"
+            f"{key} {first.settings.get(key)!r} and {other.settings.get(key)!r}"
             for key in keys
-            if first.options.get(key) != other.options.get(key)
+            if first.settings.get(key) != other.settings.get(key)
         ]
         if differing:
-            notes.append(f"{first.label} and {other.label} differ in env.options: {'; '.join(differing)}")
+            notes.append(
+                f"{first.label} and {other.label} were evaluated under differing settings: "
+                f"{'; '.join(differing)}"
+            )
     return notes

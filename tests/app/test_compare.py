@@ -169,9 +169,15 @@ def test_sources_are_found_by_name_path_or_file_and_called_after_their_recipe(sa
     assert sources[0].path == run / "trials.jsonl"
 
 
-def test_harder_instances_are_said(save: Save) -> None:
+def test_what_the_evaluations_differ_in_is_said(save: Save) -> None:
     a, b = save("a", arm(1, 0), mines=3, size=4), save("b", arm(0, 0), mines=4, size=4)
-    assert "a and b differ in env.options: mines 3 and 4" in as_text(compare(load_sources([str(a), str(b)])))
+    text = as_text(compare(load_sources([str(a), str(b)])))
+    assert "a and b were evaluated under differing settings: env.options.mines 3 and 4" in text
+    for folder, episodes in ((a, 1), (b, 3)):
+        tree = {"env": {"name": "minesweeper"}, "evaluation": {"episodes": episodes}}
+        (folder / "config.yaml").write_text(yaml.safe_dump(tree))
+    notes = compare(load_sources([str(a), str(b)])).notes
+    assert notes == ["a and b were evaluated under differing settings: evaluation.episodes 1 and 3"]
 
 
 @pytest.mark.parametrize(
