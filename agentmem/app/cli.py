@@ -93,7 +93,8 @@ def evaluate(
     mask: Annotated[
         list[str] | None,
         typer.Option(
-            help="Play second episodes again, a piece of memory hidden: reflection, summary, all, line:N; "
+            help="Play second episodes again, less a piece of memory: "
+            "reflection, summary, all, line:N, nothing; "
             "or control: as much of the summary in the reflection's place (repeatable)."
         ),
     ] = None,

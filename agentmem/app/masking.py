@@ -2,6 +2,8 @@
 
 - `reflection`, `summary`, `all`: what the first episode left, in part or as a whole.
 - `line:N`: the N-th line (from 1) of the first episode's summary. Trials with fewer lines take no part.
+- `nothing`: played again with all of its memory. What differs then is chance; it is what the others are read
+  against.
 - `control`: the reflection gives way to the beginning of the environment's own summary, of equal length in
   characters: does it matter what the reflection says, or only that something of its length stands there?
 
@@ -24,7 +26,7 @@ from agentmem.replay import ReplayBuffer
 from agentmem.trajectory import Episode, Ticket, Trial, Turn
 from envs.base import PromptStyle
 
-MASKS = ("reflection", "summary", "all", "control")
+MASKS = ("reflection", "summary", "all", "nothing", "control")
 _LINE = "line:"
 
 
@@ -120,6 +122,8 @@ def _hidden(trial: Trial, mask: str, style: PromptStyle) -> tuple[str, Episode, 
     memory, episode, reflections = trial.mode.memory, trial.episodes[0], trial.reflections[:1]
     if mask == "all":
         return "none", episode, reflections
+    if mask == "nothing":
+        return memory, episode, reflections
     if mask == "summary" and memory == "both":
         return "reflection", episode, reflections
     if mask == "reflection" and memory == "both":

@@ -64,6 +64,7 @@ WHOLE = EpisodeMemory(index=0, success=False, summary=SUMMARY, reflection=SAID)
     ("memory", "mask", "left"),
     [
         ("both", "all", ()),
+        ("both", "nothing", (WHOLE,)),
         ("both", "summary", (replace(WHOLE, summary=None),)),
         ("both", "reflection", (replace(WHOLE, reflection=None),)),
         ("both", "control", (replace(WHOLE, reflection=SUMMARY[: len(SAID)]),)),
