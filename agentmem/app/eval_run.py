@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from agentmem.app.eval_table import behaviour_table, mask_table, success_table
 from agentmem.app.eval_target import check_trained_on, other_instances, prompted_target, target_of
 from agentmem.app.evaluate import Evaluated, evaluate, gap_record
+from agentmem.app.html.page import check_writable, write_page
 from agentmem.app.interrupt import Interrupted
 from agentmem.app.masking import check_masks, mask_record, play_masked
 from agentmem.app.records import OTHER_INSTANCES, EventRecord, MaskRecord, MetricsWriter, read_records
@@ -61,6 +62,8 @@ def evaluate_target(
     if trials_per_task < 1:
         raise ConfigError(f"--trials-per-task is {trials_per_task}: at least 1")
     check_masks(config, masks)
+    if html is not None:
+        check_writable(html)
     preflight(config, seeds)
     check_trained_on(target, seeds)
     run = RunDir.create(target.name, runs_base() / "evals")
@@ -85,7 +88,6 @@ def evaluate_target(
     if html is not None:
         from agentmem.app.compare_sources import load_sources
         from agentmem.app.comparison import compare
-        from agentmem.app.html.page import write_page
 
         sources = load_sources([str(run.path)])
         write_page(html, compare(sources, alone=True), sources)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from agentmem.app.compare_sources import Source
 from agentmem.app.comparison import compare
 from agentmem.app.html.looks import looks
-from agentmem.app.html.page import page, write_page
+from agentmem.app.html.page import check_writable, page, write_page
 from agentmem.app.html.svg import Plot, ticks
 from agentmem.app.records import EvalRecord, MaskRecord, Record, UpdateRecord
 from agentmem.evaluation.lines import TrialLine
+from agentmem.failures import ConfigError
 from tests.evaluation.made import outcome
 
 
@@ -141,6 +142,14 @@ def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
         write_page(target, compare(SOURCES), SOURCES)
     assert target.read_text(encoding="utf-8").endswith("</html>\n")
     assert [p.name for p in target.parent.iterdir()] == ["report.html"]
+
+
+def test_a_report_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="that is a directory"):
+        check_writable(tmp_path)
+    with pytest.raises(ConfigError, match="can't make its directory"):
+        check_writable(tmp_path / "file" / "report.html")
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))

@@ -21,6 +21,7 @@ from agentmem.app.rundir import RunDir
 from agentmem.app.show import render, select
 from agentmem.evaluation.budget import Cost
 from agentmem.evaluation.pass_at_k import Share
+from agentmem.failures import ConfigError
 
 EXAMPLES = 2
 """Example trials of a source."""
@@ -57,11 +58,24 @@ _DEFINITIONS = (
 
 
 def write_page(path: Path, comparison: Comparison, sources: Sequence[Source]) -> None:
-    """Replace the file as a whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace the file as a whole. Raises ConfigError if it can't be written."""
+    check_writable(path)
     part = path.with_name(path.name + ".part")
     part.write_text(page(comparison, sources), encoding="utf-8")
     os.replace(part, path)
+
+
+def check_writable(path: Path) -> None:
+    """Make the file's directory. Raises ConfigError if the file can't be written: better before an evaluation
+    than after it."""
+    if path.is_dir():
+        raise ConfigError(f"--html is {path}: that is a directory, the name of a file is needed")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--html is {path}: can't make its directory: {error.strerror}") from error
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"--html is {path}: can't write to its directory")
 
 
 def page(comparison: Comparison, sources: Sequence[Source]) -> str:
