@@ -1,22 +1,23 @@
 """The compact format, for small word-level models: a room, perhaps what tips say of it, and a door.
 
-    without tips    Room hall door:                               -> red
-    with tips       tips: blue red Room hall door:                -> blue
-    no help         tips: none Room hall door:                    -> red
-    a tip           hall:blue cellar:red attic!gold Tip:          -> hall:blue cellar:red <eos>
-    no tip          hall!red Tip:                                 -> none <eos>
+    without tips    Room hall door:                                   -> red
+    with tips       tips: blue red Room hall door:                    -> blue
+    no help         tips: none Room hall door:                        -> red
+    a tip           not attic gold on hall blue on cellar red Tip:    -> cellar red
+    no tip          not hall red Tip:                                 -> none <eos>
 
-An episode is written down as a word a door: `hall:blue` led on, `hall!blue` did not. A tip is words of doors
-that led on. Of all that a view remembers (tips, the hint, and earlier episodes) a prompt shows the doors that
-are said to lead on from the present room, each once, in order; so the best tip's comes first. An episode's
-account is its words without the last one if that did not lead on. A reflection is asked for and read like a
-tip.
+An episode is written down as three words a door: whether it led on, the room, the door; the wrong door comes
+first, so that what a tip should say stands last. A tip is one room and the door that leads on from it. Of all
+that a view remembers (tips, the hint, and earlier episodes) a prompt shows the doors that are said to lead on
+from the present room, each once, in order; so the best tip's comes first. An episode's account is the rooms
+and doors that led on. A reflection is asked for and read like a tip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from envs.base import EpisodeRecord, ParsedAction, ParsedReflection, PromptStyle, Step, View
 from envs.doors.env import GOAL, OUTSIDE
@@ -25,16 +26,10 @@ from envs.doors.options import Options
 NONE = "none"
 
 
-def pair_words(options: Options, mark: str = ":") -> list[str]:
-    """The words of all doors of all kinds of rooms."""
-    return [f"{kind}{mark}{door}" for kind in options.kind_words for door in options.door_words]
-
-
 def vocabulary(options: Options) -> list[str]:
-    """Every word of the format, each once. 8 kinds and 6 doors: 117 words."""
-    frame = ["Room", "door:", "tips:", "Tip:", NONE, OUTSIDE, GOAL]
-    words = [*frame, *options.kind_words, *options.door_words]
-    return [*words, *pair_words(options), *pair_words(options, "!")]
+    """Every word of the format, each once. 8 kinds and 6 doors: 23 words."""
+    frame = ["Room", "door:", "tips:", "Tip:", "on", "not", NONE, OUTSIDE, GOAL]
+    return [*frame, *options.kind_words, *options.door_words]
 
 
 def led_on(episode: EpisodeRecord) -> list[tuple[Step, bool]]:
@@ -47,9 +42,9 @@ def led_on(episode: EpisodeRecord) -> list[tuple[Step, bool]]:
     ]
 
 
-def written(episode: EpisodeRecord) -> list[str]:
-    """An episode as words, see the module's docstring."""
-    return [f"{step.observation}{':' if right else '!'}{step.actions[0]}" for step, right in led_on(episode)]
+def pairs(episode: EpisodeRecord) -> list[tuple[str, str]]:
+    """The rooms and doors that led on."""
+    return [(step.observation, step.actions[0]) for step, right in led_on(episode) if right]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +65,25 @@ class CompactStyle(PromptStyle):
         texts = [*view.tips, view.hint]
         for episode in view.memory:
             texts += [episode.summary, episode.reflection]
-        start = f"{view.observation}:"
         for text in texts:
-            for word in (text or "").split():
-                if word.startswith(start) and word.removeprefix(start) in self.options.door_words:
-                    yield word.removeprefix(start)
+            for room, door in pairwise((text or "").split()):
+                if room == view.observation and door in self.options.door_words:
+                    yield door
 
     def tip_prompt(self, view: View, episode: EpisodeRecord) -> str:
-        """`ROOM:DOOR ... ROOM!DOOR Tip:`"""
-        return " ".join([*written(episode), "Tip:"])
+        """`[not ROOM DOOR] on ROOM DOOR ... Tip:`"""
+        words = [
+            word
+            for step, right in sorted(led_on(episode), key=lambda tried: tried[1])
+            for word in ("on" if right else "not", step.observation, step.actions[0])
+        ]
+        return " ".join([*words, "Tip:"])
 
     def parse_tip(self, response: str) -> ParsedReflection:
-        """The answer if it is words of doors that lead on and nothing else, else empty and invalid."""
-        words = response.split()
-        if words and not {*words} - {*pair_words(self.options)}:
-            return ParsedReflection(" ".join(words))
+        """The answer if it is one room and one door and nothing else, else empty and invalid."""
+        match response.split():
+            case [room, door] if room in self.options.kind_words and door in self.options.door_words:
+                return ParsedReflection(f"{room} {door}")
         return ParsedReflection("", invalid=True)
 
     def reflect_prompt(self, view: View, episode: EpisodeRecord) -> str:
@@ -105,5 +104,5 @@ class CompactStyle(PromptStyle):
         return ParsedAction((), invalid=True)
 
     def summarise(self, episode: EpisodeRecord) -> str:
-        """The words of the doors that led on."""
-        return " ".join(word for word in written(episode) if "!" not in word)
+        """The rooms and doors that led on."""
+        return " ".join(f"{room} {door}" for room, door in pairs(episode))

@@ -2,8 +2,8 @@
 
 - *Doors*: without tips a random one. With doors named for the room, the first of them with chance ½ (`HEED`),
   else a random one. Up to three doors are named, at random (`_NAMED`).
-- *Tips*: after an episode the words of the doors that led on, or `none`; with chance 0.3 (`AMISS`) the word
-  of any door of any room instead.
+- *Tips*: after an episode the last door that led on, with its room, or `none`; with chance 0.1 (`AMISS`)
+  any door of any room instead.
 
 Every trial has a hidden rule of its own, so nothing of the real one can be learnt from them. Random play
 hardly ever comes far, so a trial's first episodes are walked by a guide who knows its rule and errs with
@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from envs.base import EpisodeRecord, Step, View
-from envs.doors.compact import NONE, CompactStyle, pair_words
+from envs.doors.compact import NONE, CompactStyle, pairs
 from envs.doors.env import Doors
 from envs.doors.house import instances
 from envs.doors.options import Options
 from envs.warmstart import Play, Row
 
-HEED, AMISS, ERRS = 0.5, 0.3, 0.3
+HEED, AMISS, ERRS = 0.5, 0.1, 0.3
 _NAMED = (0, 1, 1, 2, 3)
 """How many doors a demonstrated prompt with tips names."""
 
@@ -36,9 +36,9 @@ def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:
     while True:
         env = Doors(replace(options, rule=rng.randrange(2**31)), style)
         env.reset(options={"instance": rng.choice(houses)})
-        yield _tip(env, style, rng, guided=True)
-        yield _tip(env, style, rng, guided=False)
-        for _ in range(options.rooms):
+        for guided in (True, True, False):
+            yield _tip(env, style, rng, guided=guided)
+        for _ in range(3):
             yield from _doors(options, style, rng)
 
 
@@ -49,7 +49,7 @@ def _doors(options: Options, style: CompactStyle, rng: random.Random) -> Iterato
     yield style.act_prompt(View(room)), rng.choice(doors)
     named = rng.sample(doors, rng.choice([n for n in _NAMED if n <= len(doors)]))
     other = next(kind for kind in options.kind_words if kind != room)
-    tips = tuple(f"{room}:{door}" for door in named) or (f"{other}:{doors[0]}",)
+    tips = tuple(f"{room} {door}" for door in named) or (f"{other} {doors[0]}",)
     heeded = named and rng.random() < HEED
     yield style.act_prompt(View(room, tips=tips)), named[0] if heeded else rng.choice(doors)
 
@@ -69,5 +69,9 @@ def _tip(env: Doors, style: CompactStyle, rng: random.Random, *, guided: bool) -
     record = EpisodeRecord(
         0, tuple(steps), room, info["success"], "success" if info["success"] else "failure"
     )
-    answer = rng.choice(pair_words(env.options)) if rng.random() < AMISS else style.summarise(record) or NONE
-    return style.tip_prompt(View(room), record), f"{answer} <eos>"
+    told = pairs(record)
+    if rng.random() < AMISS:
+        answer = f"{rng.choice(env.options.kind_words)} {rng.choice(doors)}"
+    else:
+        answer = " ".join(told[-1]) if told else f"{NONE} <eos>"
+    return style.tip_prompt(View(room), record), answer
