@@ -92,7 +92,14 @@ def test_all_validated_tasks_fail_before_and_pass_after_their_gold_script(option
     ids = validated()
     assert len(ids) == 493
     with contextlib.closing(registry.make("lab-os", {**options, "command_seconds": 60})) as env:
-        assert misbehaving(env, ids) == []
+        wrong = misbehaving(env, ids)
+        assert not any(before for _, before, _ in wrong)
+        assert len(wrong) <= 5
+        # Some scripts of the benchmark race with themselves (a job in the background sleeps for 3 s, and so
+        # does the script that looks for its file) and may lose on a busy machine: those are tried again.
+        for _ in range(3):
+            wrong = misbehaving(env, [instance for instance, _, _ in wrong])
+        assert wrong == []
 
 
 # --- the contract ---
