@@ -17,13 +17,14 @@ reflections (one cell word), the tips and the hint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from envs.base import EpisodeRecord, ParsedAction, ParsedReflection, PromptStyle, View
+from envs import compact
+from envs.base import EpisodeRecord, ParsedAction
 from envs.minesweeper.board import MINE, grid
 
-MOST_ATTEMPTS = 8
 _CELL = re.compile(r"\(\d+,\d+\)")
 
 
@@ -53,39 +54,19 @@ class Render:
         return " ".join([text[span] for span in self.spans])
 
 
-@dataclass(frozen=True, slots=True)
-class CompactStyle(PromptStyle):
+@dataclass(frozen=True)
+class CompactStyle(compact.CompactStyle):
     """See the module's docstring."""
 
     size: int
+    label: ClassVar[str] = "mines"
+    ended: ClassVar[str] = "lost"
+    question: ClassVar[str] = "Reflection:"
 
-    def act_prompt(self, view: View) -> str:
-        """`[mines: ...] Try n now BOARD move:`"""
-        attempt = min(view.episode + 1, MOST_ATTEMPTS)
-        prompt = f"Try {attempt} now {view.observation} move:"
-        if not (view.memory or view.tips or view.hint):
-            return prompt
-        words = " ".join(dict.fromkeys(self._noted(view))) or "none"
-        return f"mines: {words} {prompt}"
-
-    def _noted(self, view: View) -> Iterator[str]:
-        for episode in view.memory:
-            yield from self._cells(episode.summary)
-            yield from self._cells(episode.reflection)
-        for tip in view.tips:
-            yield from self._cells(tip)
-        yield from self._cells(view.hint)
-
-    def _cells(self, text: str | None) -> list[str]:
-        if not text:
-            return []
+    def noted(self, text: str) -> list[str]:
+        """Its cell words."""
         known = grid(self.size).index
         return [word for word in _CELL.findall(text) if word in known]
-
-    def reflect_prompt(self, view: View, episode: EpisodeRecord) -> str:
-        """`Try n lost FINAL-BOARD Reflection:`"""
-        attempt = min(episode.index + 1, MOST_ATTEMPTS)
-        return f"Try {attempt} lost {episode.final_observation} Reflection:"
 
     def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
         """The answer if it is one cell word and nothing else, else invalid."""
@@ -93,13 +74,6 @@ class CompactStyle(PromptStyle):
         if word in grid(self.size).index:
             return ParsedAction((word,))
         return ParsedAction((), invalid=True)
-
-    def parse_reflection(self, response: str) -> ParsedReflection:
-        """The answer if it is one cell word and nothing else, else empty and invalid."""
-        word = response.strip()
-        if word in grid(self.size).index:
-            return ParsedReflection(word)
-        return ParsedReflection("", invalid=True)
 
     def summarise(self, episode: EpisodeRecord) -> str:
         """The word of the mine that was hit, or nothing if the attempt ended otherwise."""

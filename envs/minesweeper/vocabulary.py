@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
+from envs.compact import MOST_ATTEMPTS
 from envs.minesweeper.board import EMPTY, HIDDEN, MINE, grid
-from envs.minesweeper.compact import MOST_ATTEMPTS, piece_widths
+from envs.minesweeper.compact import piece_widths
 
 
 def words(size: int, mines: int = 3) -> list[str]:

@@ -13,16 +13,18 @@ ones are all called 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
-from envs.base import EpisodeRecord, ParsedAction, ParsedReflection, PromptStyle, View
+from envs import compact
+from envs.base import EpisodeRecord, ParsedAction
+from envs.compact import MOST_ATTEMPTS
 from envs.scout.env import LOOK
 from envs.scout.field import NAMES, SIDES, cell_words
 from envs.scout.options import Options
 
-MOST_ATTEMPTS = 8
 FOUND = "found"
 
 
@@ -59,36 +61,19 @@ class Render:
         return " ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactStyle(PromptStyle):
+@dataclass(frozen=True)
+class CompactStyle(compact.CompactStyle):
     """See the module's docstring."""
 
     size: int
+    label: ClassVar[str] = "known"
+    ended: ClassVar[str] = "ended"
+    question: ClassVar[str] = "Note:"
 
-    def act_prompt(self, view: View) -> str:
-        """`[known: ...] Try n now FIELD move:`"""
-        prompt = f"Try {min(view.episode + 1, MOST_ATTEMPTS)} now {view.observation} move:"
-        if not (view.memory or view.tips or view.hint):
-            return prompt
-        words = " ".join(dict.fromkeys(self._noted(view))) or "none"
-        return f"known: {words} {prompt}"
-
-    def _noted(self, view: View) -> Iterator[str]:
-        for episode in view.memory:
-            yield from self._words(episode.summary)
-            yield from self._words(episode.reflection)
-        for tip in view.tips:
-            yield from self._words(tip)
-        yield from self._words(view.hint)
-
-    def _words(self, text: str | None) -> list[str]:
+    def noted(self, text: str) -> list[str]:
+        """Its holes and sightings."""
         known = notes(self.size)
-        return [word for word in (text or "").split() if word in known]
-
-    def reflect_prompt(self, view: View, episode: EpisodeRecord) -> str:
-        """`Try n ended FIELD Note:`"""
-        attempt = min(episode.index + 1, MOST_ATTEMPTS)
-        return f"Try {attempt} ended {episode.final_observation} Note:"
+        return [word for word in text.split() if word in known]
 
     def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
         """The answer if it is one cell word or `look` and nothing else, else invalid."""
@@ -97,11 +82,6 @@ class CompactStyle(PromptStyle):
             return ParsedAction((word,))
         return ParsedAction((), invalid=True)
 
-    def parse_reflection(self, response: str) -> ParsedReflection:
-        """The answer if it is one word that can be remembered and nothing else, else empty and invalid."""
-        word = response.strip()
-        return ParsedReflection(word) if word in notes(self.size) else ParsedReflection("", invalid=True)
-
     def summarise(self, episode: EpisodeRecord) -> str:
         """The holes that were dug in vain, and what was seen from the tower."""
-        return " ".join(self._words(episode.final_observation))
+        return " ".join(self.noted(episode.final_observation))

@@ -16,16 +16,18 @@ reflections (one word of moves), the tips and the hint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import ClassVar
 
-from envs.base import EpisodeRecord, ParsedAction, ParsedReflection, PromptStyle, View
+from envs import compact
+from envs.base import EpisodeRecord, ParsedAction
+from envs.compact import MOST_ATTEMPTS
 from envs.sokoban.options import Options
 from envs.sokoban.room import BOX, BOX_ON, FLOOR, MOVES, PLAYER, PLAYER_ON, TARGET, WALL, Room, State, rows
 
-MOST_ATTEMPTS = 8
 _NAMES = {name[0]: name for name in MOVES}
 
 
@@ -63,36 +65,19 @@ def written(place: Room, state: State) -> str:
     return " ".join(row[1:-1] for row in rows(place, state)[1:-1])
 
 
-@dataclass(frozen=True, slots=True)
-class CompactStyle(PromptStyle):
+@dataclass(frozen=True)
+class CompactStyle(compact.CompactStyle):
     """See the module's docstring."""
 
     max_moves: int
+    label: ClassVar[str] = "tried"
+    ended: ClassVar[str] = "lost"
+    question: ClassVar[str] = "Note:"
 
-    def act_prompt(self, view: View) -> str:
-        """`[tried: ...] Try n now ROOM move:`"""
-        prompt = f"Try {min(view.episode + 1, MOST_ATTEMPTS)} now {view.observation} move:"
-        if not (view.memory or view.tips or view.hint):
-            return prompt
-        words = " ".join(dict.fromkeys(self._noted(view))) or "none"
-        return f"tried: {words} {prompt}"
-
-    def _noted(self, view: View) -> Iterator[str]:
-        for episode in view.memory:
-            yield from self._words(episode.summary)
-            yield from self._words(episode.reflection)
-        for tip in view.tips:
-            yield from self._words(tip)
-        yield from self._words(view.hint)
-
-    def _words(self, text: str | None) -> list[str]:
+    def noted(self, text: str) -> list[str]:
+        """Its words of moves."""
         known = move_words(self.max_moves)
-        return [word for word in (text or "").split() if word in known]
-
-    def reflect_prompt(self, view: View, episode: EpisodeRecord) -> str:
-        """`Try n lost FINAL-ROOM Note:`"""
-        attempt = min(episode.index + 1, MOST_ATTEMPTS)
-        return f"Try {attempt} lost {episode.final_observation} Note:"
+        return [word for word in text.split() if word in known]
 
     def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
         """The moves of the answer if it is one word of moves and nothing else, else invalid."""
@@ -100,13 +85,6 @@ class CompactStyle(PromptStyle):
         if word in move_words(self.max_moves):
             return ParsedAction(tuple(_NAMES[letter] for letter in word))
         return ParsedAction((), invalid=True)
-
-    def parse_reflection(self, response: str) -> ParsedReflection:
-        """The answer if it is one word of moves and nothing else, else empty and invalid."""
-        word = response.strip()
-        if word in move_words(self.max_moves):
-            return ParsedReflection(word)
-        return ParsedReflection("", invalid=True)
 
     def summarise(self, episode: EpisodeRecord) -> str:
         """The attempt's first word of moves, or nothing if it had none."""
