@@ -1,12 +1,13 @@
-"""docs/results.md shows what commands print: each block that starts with `$ agentmem compare … --table`.
+"""docs/results.md shows what commands print from recorded results: each block that starts with `$ … --table`.
 
-python -m benchmarks.results_page        writes the blocks anew from benchmarks/results/learning.jsonl
+python -m benchmarks.results_page        writes the blocks anew from benchmarks/results
 
 The text around the blocks is written by hand; look at it again when a block changes.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -14,10 +15,11 @@ from pathlib import Path
 from agentmem.app.learning_log import read_lines
 from agentmem.app.sweep_file import load_sweep
 from agentmem.app.sweep_table import sweep_tables
+from benchmarks import wall_time
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
-_BLOCK = re.compile(r"^```console\n\$ (?P<command>agentmem compare [^\n]*)\n(?P<shown>.*?)^```$", re.S | re.M)
+_BLOCK = re.compile(r"^```console\n\$ (?P<command>[^\n]* --table)\n(?P<shown>.*?)^```$", re.S | re.M)
 
 
 def commands(text: str) -> list[str]:
@@ -34,7 +36,9 @@ def _printed(command: str) -> str:
     match shlex.split(command):
         case ["agentmem", "compare", "--sweep", sweep, "--table"]:
             return sweep_tables(load_sweep(ROOT / sweep), read_lines())
-    raise ValueError(f"{command}: only `agentmem compare --sweep FILE --table` is known here")
+        case ["python", "-m", "benchmarks.wall_time", "--table"]:
+            return wall_time.shown(json.loads(wall_time.RESULTS.read_text()))
+    raise ValueError(f"{command}: not known here")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What sequential episodes cost: LaMer's wall time against single-episode training's, per trajectory.
 
-    python -m benchmarks.wall_time [--updates 40] [--rounds 2] [--set KEY=VALUE …] [--save]
+    python -m benchmarks.wall_time [--updates 40] [--rounds 2] [--set KEY=VALUE …] [--save | --table]
 
 LaMer (8 trials of up to 3 episodes a group) and the single-episode baseline (24 trials of one) are run in
 turns, A B A B, each `--updates` updates without evaluation. Wall time is from the end of the first tenth of
@@ -9,7 +9,8 @@ the updates to the end of the last, so neither start nor filling the pipeline co
 - per update: equal trajectories as the paper counts them, 24 a group, whether they were played or not;
 - per episode that was played: LaMer's trials end with their success, so they play fewer than 24.
 
-`--save` writes `benchmarks/results/wall_time.json`, with the machine's load before each run.
+`--save` writes `benchmarks/results/wall_time.json`, with the machine's load before each run; `--table` prints
+what it holds and measures nothing.
 """
 
 from __future__ import annotations
@@ -70,6 +71,15 @@ def ratios(rows: Sequence[Row]) -> dict[str, list[float]]:
     return {key: [round(a[key] / b[key], 3) for a, b in pairs] for key in ("ms_per_update", "ms_per_episode")}
 
 
+def shown(measured: dict[str, Any]) -> str:
+    """The runs as a table, and the ratios."""
+    rows = measured["rows"]
+    lines = aligned(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+    for key, values in measured["ratios"].items():
+        lines.append(f"LaMer : single episodes, {key}: {', '.join(map(str, values))}")
+    return "\n".join([f"with {' '.join(measured['overrides']) or 'the recipes as they are'}", "", *lines])
+
+
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser()
@@ -77,22 +87,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     if given.updates < 20 or given.rounds < 1:
         parser.error("at least 20 updates and 1 round")
+    if given.table:
+        print(shown(json.loads(RESULTS.read_text())))
+        return
     rows = []
     for _ in range(given.rounds):
         for arm in ARMS:
             rows.append(measure(arm, given.updates, given.overrides))
             print(rows[-1], flush=True)
-    print("\n".join(aligned(list(rows[0]), [[str(v) for v in row.values()] for row in rows])))
-    found = ratios(rows)
-    for key, values in found.items():
-        print(f"LaMer : single episodes, {key}: {', '.join(map(str, values))}")
+    measured = {"overrides": given.overrides, "rows": rows, "ratios": ratios(rows)}
+    print(shown(measured))
     if given.save:
-        RESULTS.write_text(
-            json.dumps({"overrides": given.overrides, "rows": rows, "ratios": found}, indent=1)
-        )
+        RESULTS.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from benchmarks.results_page import PAGE, ROOT, commands, filled
 def test_every_table_is_what_its_command_prints_from_the_recorded_lines() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert "agentmem compare --sweep benchmarks/sweeps/minesweeper.yaml --table" in commands(page)
-    assert page.count("$ agentmem compare") == len(commands(page))
+    assert page.count("```console") == len(commands(page))
     assert page == filled(page)
 
 
