@@ -91,7 +91,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def by_kind(config: SamplingConfig, tip_tokens: int = 128) -> dict[TurnKind, Sampling]:
+def by_kind(config: SamplingConfig, tip_tokens: int) -> dict[TurnKind, Sampling]:
     """Sampling parameters of each kind of turn that the agent's policy writes."""
 
     def sampling(max_tokens: int) -> Sampling:

@@ -1,10 +1,10 @@
 """`agentmem eval TARGET --adapt N`: weights frozen, memory grows (EMPO²'s out-of-distribution protocol).
 
-Each held-out instance is attempted N times, one episode an attempt. Before the first one there is no memory;
-after each, the policy writes a tip, and from the second one on prompts show the tips of the instance's book
-(`memory.tips` says how they are found). All instances finish an attempt, and their tips are written, before
-the next begins, so attempt k has read what k - 1 attempts taught. Seeds have books of their own, and nothing
-that training wrote is read.
+Each held-out instance is attempted N times, one episode an attempt. The first attempt reads no memory; after
+each, the policy writes a tip, and from the second one on prompts show tips (`memory.tips` says which). All
+instances finish an attempt, and their tips are written, before the next begins, so attempt k can read all
+that k - 1 attempts taught; where all instances share a book (`memory.tips.scope: environment`), it can read
+what its own has written so far, too. Seeds have books of their own, and nothing that training wrote is read.
 
 Written beside the other evaluations: `adapt.jsonl`, one line an attempt and seed; `trials.jsonl`, one line a
 trial, with the condition `attempt_k`; `adapt.png`.
@@ -29,6 +29,7 @@ from agentmem.config import RunConfig, to_yaml
 from agentmem.evaluation.lines import TrialWriter, line_of
 from agentmem.evaluation.pass_at_k import Share, wilson
 from agentmem.failures import ConfigError, StalledError
+from agentmem.jsonl import LineWriter
 from agentmem.memory.modes import UpdateMode
 from agentmem.trajectory import Mode, Trial
 
@@ -55,7 +56,7 @@ class AttemptLine(msgspec.Struct, frozen=True, kw_only=True):
     tips: int
     """Entries of all books when the attempt began."""
     with_tips: int
-    """Turns whose prompt could show tips: those of instances that had any."""
+    """Turns that looked for tips in a book that had any."""
     wall_s: float
 
     @property
@@ -85,7 +86,7 @@ def adapt_target(
     """Adapt and print the table; the directory with the results. SystemExit(130) after a Ctrl-C."""
     from rich.console import Console
 
-    from agentmem.app.eval_target import target_of
+    from agentmem.app.eval_target import check_trained_on, target_of
     from agentmem.app.session import session
     from agentmem.app.train import INTERRUPTED_EXIT, preflight
 
@@ -99,6 +100,7 @@ def adapt_target(
         if found < least:
             raise ConfigError(f"{option} is {found}: at least {least}")
     preflight(config, seeds)
+    check_trained_on(target, seeds)
     run = RunDir.create(f"{target.name}-adapt", runs_base() / "evals")
     run.config_path.write_text(to_yaml(config), encoding="utf-8")
     console = console or Console()
@@ -131,13 +133,12 @@ async def adapt(
     found: list[AttemptLine] = []
     try:
         await watch.guard(system.start(live.view.phase))
-        with TrialWriter(run.trials_path) as trials, (run.path / "adapt.jsonl").open("ab") as lines:
+        with TrialWriter(run.trials_path) as trials, LineWriter(run.path / "adapt.jsonl") as lines:
             for seed in seeds:
                 for attempt in range(1, attempts + 1):
                     line, played = await _attempt(config, live, system, watch, seed, attempt)
                     found.append(line)
-                    lines.write(msgspec.json.encode(line) + b"\n")
-                    lines.flush()
+                    lines.write([line])
                     trials.append([line_of(trial, f"attempt_{attempt}", seed) for trial in played])
     finally:
         live.view.phase("closing")
@@ -154,7 +155,9 @@ async def _attempt(
     began, namespace = time.monotonic(), f"adapt-{seed}"
     stats = await asyncio.to_thread(system.buffer.tip_stats, namespace)
     batch = batch_name(attempt, f"adapt-{seed}")
-    mode = Mode(method="empo2", draw=UpdateMode.TIPS.value, tips=namespace)
+    # Also the first attempt writes tips, and a shared book would show them to those that begin later.
+    draw = UpdateMode.PLAIN if attempt == 1 else UpdateMode.TIPS
+    mode = Mode(method="empo2", draw=draw.value, tips=namespace)
     held_out = instances(config.env.name, config.env.options, "eval")
     tickets = evaluation_tickets(config.env.name, held_out, config.evaluation.tasks, seed, batch, mode)
 
@@ -173,7 +176,7 @@ async def _attempt(
         score=sum(scores) / len(scores) if scores else None,
         tips=stats.tips,
         with_tips=sum(
-            not turn.memory_snapshot.endswith("@0")
+            turn.memory_snapshot != "" and not turn.memory_snapshot.endswith("@0")
             for trial in played
             for episode in trial.episodes
             for turn in episode.turns

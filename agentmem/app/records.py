@@ -12,11 +12,12 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import msgspec
 
 from agentmem.failures import AgentMemError
+from agentmem.jsonl import LineWriter
 
 Condition = Literal["with_memory", "without_memory"]
 CONDITIONS: tuple[Condition, ...] = ("with_memory", "without_memory")
@@ -157,7 +158,6 @@ OTHER_INSTANCES = "other instances"
 
 Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | EventRecord
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
@@ -173,30 +173,12 @@ def _settle_floats(record: UpdateRecord | EvalRecord | GapRecord) -> None:
             raise ValueError(f"{type(record).__name__}: {field.name} is {value}: must be finite numbers")
 
 
-class MetricsWriter:
-    """Appends records. Opening cuts off a torn last line."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
-        whole = path.read_bytes()
-        end = whole.rfind(b"\n") + 1
-        if end < len(whole):
-            self._file.truncate(end)
+class MetricsWriter(LineWriter):
+    """Appends records."""
 
     def append(self, record: Record) -> None:
         """Write one line; it is with the operating system when this returns."""
-        self._file.write(_encoder.encode(record) + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Idempotent."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        self.write([record])
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, Record]]:

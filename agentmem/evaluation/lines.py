@@ -11,11 +11,11 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
 from agentmem.failures import ConfigError
+from agentmem.jsonl import LineWriter
 from agentmem.trajectory import Episode, Trial
 
 
@@ -107,34 +107,15 @@ def _episode(episode: Episode) -> EpisodeLine:
     )
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(TrialLine)
 
 
-class TrialWriter:
-    """Appends lines. Opening cuts off a torn last line."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
-        whole = path.read_bytes()
-        end = whole.rfind(b"\n") + 1
-        if end < len(whole):
-            self._file.truncate(end)
+class TrialWriter(LineWriter):
+    """Appends lines of trials."""
 
     def append(self, lines: Iterable[TrialLine]) -> None:
         """They are with the operating system when this returns."""
-        self._file.writelines(_encoder.encode(line) + b"\n" for line in lines)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Idempotent."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        self.write(lines)
 
 
 def read_lines(path: Path) -> list[TrialLine]:

@@ -90,7 +90,7 @@ def settings(server: EmbeddedServer, model: Path) -> Callable[..., AgentSettings
     """Settings of an agent on MineSweeper, or on another environment."""
 
     def of(buffer: ReplayBuffer, env: EnvSettings | None = None, **more: Any) -> AgentSettings:
-        sampling = by_kind(SamplingConfig(max_tokens=1, reflect_max_tokens=1))
+        sampling = by_kind(SamplingConfig(max_tokens=1, reflect_max_tokens=1), tip_tokens=1)
         defaults: dict[str, Any] = {
             "placement": "worker" if env else "local",
             "model": str(model),
