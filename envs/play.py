@@ -85,7 +85,12 @@ def _asked(input_fn: Callable[[str], str]) -> str:
 
 
 def bench(
-    name: str, options: Mapping[str, Any], *, seconds: float | None = None, steps: int | None = None
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    seconds: float | None = None,
+    steps: int | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Play random actions for about `seconds` (3, or 20 if it isn't light), or for `steps` steps.
 
@@ -110,15 +115,15 @@ def bench(
     spent = {"reset": 0.0, "restart": 0.0, "step": 0.0}
     done = episodes = 0
     tree, looked = 0.0, 0.0
-    started = time.perf_counter()
+    started = clock()
     try:
-        while done < steps if steps is not None else time.perf_counter() - started < seconds or done == 0:
-            at = time.perf_counter()
+        while done < steps if steps is not None else clock() - started < seconds or done == 0:
+            at = clock()
             env.reset(options={"instance": boards[rng.randrange(len(boards))]})
-            spent["reset"] += time.perf_counter() - at
-            at = time.perf_counter()
+            spent["reset"] += clock() - at
+            at = clock()
             observation, _ = env.restart()
-            spent["restart"] += time.perf_counter() - at
+            spent["restart"] += clock() - at
             episodes += 1
             for turn in range(limit):
                 actions = env.admissible_actions()
@@ -128,16 +133,16 @@ def bench(
                     answer = sample(rng, observation)
                 else:
                     raise EnvSetupError(f"{name} names no actions, so it can't be measured so")
-                at = time.perf_counter()
+                at = clock()
                 env.style.act_prompt(View(observation, episode=turn % 3, episodes=3))
                 env.style.parse_action(answer)
                 observation, _, over, cut, _ = env.step(answer)
-                spent["step"] += time.perf_counter() - at
+                spent["step"] += clock() - at
                 done += 1
                 if over or cut or done == steps:
                     break
-            if time.perf_counter() - looked > _LOOK_S:
-                tree, looked = max(tree, tree_mib()), time.perf_counter()
+            if clock() - looked > _LOOK_S:
+                tree, looked = max(tree, tree_mib()), clock()
     finally:
         env.close()
     return {
