@@ -28,8 +28,8 @@ import msgspec
 
 from actors.agent_settings import AgentSettings
 from actors.fleet import Fleet
-from agentmem.app.models import resolve_for
-from agentmem.app.table import aligned
+from agentmem.app.models.resolve import resolve_for
+from agentmem.app.reporting.table import aligned
 from agentmem.config import RunConfig, load_config
 from agentmem.memory.embedding import load_embedder
 from agentmem.memory.tips import Tip, encode_key

@@ -144,8 +144,8 @@ def compression_table(trials: list[Trial], source: str) -> list[dict[str, Any]]:
 
 def real_trials() -> tuple[list[Trial], str]:
     """The recorded trials of the newest MineSweeper run here; if there is none, made-up ones of that size."""
-    from agentmem.app.examples import load_examples
-    from agentmem.app.rundir import runs_base
+    from agentmem.app.reporting.examples import load_examples
+    from agentmem.app.reporting.rundir import runs_base
 
     for path in sorted(runs_base().glob("*minesweeper*/examples.msgpack"), reverse=True):
         if trials := [example.trial for example in load_examples(path)]:

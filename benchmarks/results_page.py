@@ -12,9 +12,9 @@ import re
 import shlex
 from pathlib import Path
 
-from agentmem.app.learning_log import read_lines
-from agentmem.app.sweep_file import load_sweep
-from agentmem.app.sweep_table import sweep_tables
+from agentmem.app.reporting.learning_log import read_lines
+from agentmem.app.sweeps.plan import load_sweep
+from agentmem.app.sweeps.table import sweep_tables
 from benchmarks import wall_time
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,9 +22,9 @@ from typing import Any
 from actors.agent_settings import AgentSettings
 from actors.engine.client import EngineClient, RayReplica
 from actors.fleet import Fleet
-from agentmem.app.models import resolve_for
-from agentmem.app.schedule import evaluation_tickets
+from agentmem.app.models.resolve import resolve_for
 from agentmem.config import RunConfig, load_config
+from agentmem.evaluation.held_out import evaluation_tickets
 from agentmem.replay import ReplayBuffer, Settings
 from agentmem.replay.embedded import EmbeddedServer
 from agentmem.sampling import Sampling

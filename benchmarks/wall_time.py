@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentmem.app.learning_log import episodes_of
-from agentmem.app.records import read_records, updates_of
-from agentmem.app.table import aligned
+from agentmem.app.reporting.learning_log import episodes_of
+from agentmem.app.reporting.records import read_records, updates_of
+from agentmem.app.reporting.table import aligned
 
 RESULTS = Path(__file__).parent / "results" / "wall_time.json"
 ARMS = {"lamer": "lamer-minesweeper", "single": "gigpo-minesweeper"}

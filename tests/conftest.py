@@ -62,7 +62,7 @@ def cluster() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_model() -> Path:
     """The quickstart's tiny model (compact MineSweeper 4x4), hardly warmed up: right shape, poor play."""
-    from agentmem.app.models import resolve_for
+    from agentmem.app.models.resolve import resolve_for
     from agentmem.config import load_config
 
     overrides = ["policies.agent.warmup.steps=30", "policies.agent.warmup.batch_rows=64"]

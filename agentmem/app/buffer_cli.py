@@ -105,7 +105,7 @@ def dead(
 
 @contextlib.contextmanager
 def _open(which: str, url: str | None) -> Iterator[ReplayBuffer]:
-    from agentmem.app.rundir import RunDir
+    from agentmem.app.reporting.rundir import RunDir
     from agentmem.replay import Settings
     from agentmem.replay.look import look
 

@@ -53,7 +53,8 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the configuration and stop.")] = False,
 ) -> None:
     """Train an agent."""
-    from agentmem.app.train import Recording, preflight, train
+    from agentmem.app.live.preflight import preflight
+    from agentmem.app.training.run import Recording, train
     from agentmem.config import load_config
     from agentmem.failures import ConfigError
 
@@ -62,7 +63,7 @@ def run(
             raise ConfigError(f"{option} {given}: belongs to --record, which isn't given")
 
     if resume is not None:
-        from agentmem.app.resume import resumed_config
+        from agentmem.app.training.resume import resumed_config
 
         config = resumed_config(recipe, resume, overrides or ())
     else:
@@ -107,7 +108,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model with frozen weights on held-out instances."""
     if adapt is not None:
-        from agentmem.app.adapt import adapt_target
+        from agentmem.app.evaluation.adapt import adapt_target
         from agentmem.failures import ConfigError
 
         for option, given in (("--prompting", prompting), ("--html", html)):
@@ -117,7 +118,7 @@ def evaluate(
             raise ConfigError(f"--trials-per-task is {trials_per_task}: with --adapt it is 1")
         adapt_target(target, adapt, seeds=seeds, overrides=overrides or ())
         return
-    from agentmem.app.eval_run import evaluate_target
+    from agentmem.app.evaluation.run import evaluate_target
 
     evaluate_target(
         target,
@@ -158,7 +159,7 @@ def compare(
     from agentmem.failures import ConfigError
 
     if sweep is not None:
-        from agentmem.app.sweep import run_sweep
+        from agentmem.app.sweeps.run import run_sweep
 
         if targets or as_json or html is not None:
             raise ConfigError(
@@ -170,16 +171,16 @@ def compare(
         raise ConfigError("--table and --results belong to --sweep FILE, which isn't given")
     if not targets:
         raise ConfigError("nothing to compare: name runs, evaluations or files of trials, or --sweep FILE")
-    from agentmem.app.compare_sources import load_sources
-    from agentmem.app.comparison import compare as compared
-    from agentmem.app.comparison_text import as_json as json_of
-    from agentmem.app.comparison_text import as_text
+    from agentmem.app.evaluation.comparison import compare as compared
+    from agentmem.app.evaluation.comparison_text import as_json as json_of
+    from agentmem.app.evaluation.comparison_text import as_text
+    from agentmem.app.evaluation.sources import load_sources
 
     sources = load_sources(targets)
     found = compared(sources)
     typer.echo(json_of(found) if as_json else as_text(found))
     if html is not None:
-        from agentmem.app.html.page import write_page
+        from agentmem.app.evaluation.html.page import write_page
 
         write_page(html, found, sources)
         typer.echo(f"report: {html}", err=as_json)
@@ -211,7 +212,7 @@ def show(
     listing: Annotated[bool, typer.Option("--list", help="List the recorded examples.")] = False,
 ) -> None:
     """Print an example trial of a run: boards, answers, rewards, reflections."""
-    from agentmem.app.show import show_run
+    from agentmem.app.reporting.show import show_run
 
     typer.echo(show_run(run, trial=trial, listing=listing))
 
@@ -311,7 +312,7 @@ def model_tiny(
     overrides: Overrides = None,
 ) -> None:
     """Make the tiny model of a recipe and warm it up (or reuse it); print its directory."""
-    from agentmem.app.models import resolve_for
+    from agentmem.app.models.resolve import resolve_for
     from agentmem.config import load_config
 
     typer.echo(str(resolve_for(load_config(recipe, ["policies.agent.model=tiny", *(overrides or ())]))))

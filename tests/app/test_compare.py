@@ -11,10 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from agentmem.app.cli import app
-from agentmem.app.compare_sources import load_sources
-from agentmem.app.comparison import Name, compare
-from agentmem.app.comparison_text import as_json, as_text
-from agentmem.app.records import Condition, EvalRecord, MetricsWriter, Record, UpdateRecord
+from agentmem.app.evaluation.comparison import Name, compare
+from agentmem.app.evaluation.comparison_text import as_json, as_text
+from agentmem.app.evaluation.sources import load_sources
+from agentmem.app.reporting.records import Condition, EvalRecord, MetricsWriter, Record, UpdateRecord
 from agentmem.evaluation.lines import TrialLine, TrialWriter
 from agentmem.failures import ConfigError
 from tests.evaluation.made import outcome

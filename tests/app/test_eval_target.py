@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.eval_target import (
+from agentmem.app.evaluation.target import (
     PROMPTINGS,
     Target,
     check_trained_on,
@@ -14,7 +14,7 @@ from agentmem.app.eval_target import (
     prompted_target,
     target_of,
 )
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig, load_config, to_yaml
 from agentmem.failures import ConfigError
 from envs import registry

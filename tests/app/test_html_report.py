@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.app.compare_sources import Source
-from agentmem.app.comparison import compare
-from agentmem.app.html.looks import looks
-from agentmem.app.html.page import check_writable, page, write_page
-from agentmem.app.html.svg import Plot, ticks
-from agentmem.app.records import EvalRecord, MaskRecord, Record, UpdateRecord
+from agentmem.app.evaluation.comparison import compare
+from agentmem.app.evaluation.html.looks import looks
+from agentmem.app.evaluation.html.page import check_writable, page, write_page
+from agentmem.app.evaluation.html.svg import Plot, ticks
+from agentmem.app.evaluation.sources import Source
+from agentmem.app.reporting.records import EvalRecord, MaskRecord, Record, UpdateRecord
 from agentmem.evaluation.lines import TrialLine
 from agentmem.failures import ConfigError
 from tests.evaluation.made import outcome

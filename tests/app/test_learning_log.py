@@ -8,8 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentmem.app.learning_log import append_line, default_path, episodes_of, learning_line, read_lines
-from agentmem.app.records import Condition, EvalRecord, Record, UpdateRecord
+from agentmem.app.reporting.learning_log import (
+    append_line,
+    default_path,
+    episodes_of,
+    learning_line,
+    read_lines,
+)
+from agentmem.app.reporting.records import Condition, EvalRecord, Record, UpdateRecord
 from agentmem.config import EngineConfig, EnvConfig, PolicyConfig, RunConfig
 from agentmem.failures import AgentMemError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.app.lineage import Lineage
+from agentmem.app.training.lineage import Lineage
 
 Steps = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), max_size=5)
 

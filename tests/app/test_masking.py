@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from actors.rollout.memory import EpisodeMemories, MemoryMode
-from agentmem.app.masking import check_masks, mask_record, ticket_of
+from agentmem.app.evaluation.masking import check_masks, mask_record, ticket_of
 from agentmem.config import load_config
 from agentmem.failures import ConfigError
 from agentmem.trajectory import Episode, Mode, Split, StopReason, Task, Trial, Turn, TurnKind

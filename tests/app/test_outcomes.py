@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentmem.app.update_record import outcomes
+from agentmem.app.training.update_record import outcomes
 from agentmem.replay import Group, Outcome
 from learner.result import UpdateResult
 from learner.rows import TrialRecord

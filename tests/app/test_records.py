@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.records import (
+from agentmem.app.reporting.records import (
     EvalRecord,
     EventRecord,
     GapRecord,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentmem.app.curve import draw_curve, figure, moving_averages, place
-from agentmem.app.records import (
+from agentmem.app.reporting.curve import draw_curve, figure, moving_averages, place
+from agentmem.app.reporting.records import (
     Condition,
     EvalRecord,
     EventRecord,
@@ -19,9 +19,9 @@ from agentmem.app.records import (
     Record,
     UpdateRecord,
 )
-from agentmem.app.report import write_report
-from agentmem.app.rundir import RunDir
-from agentmem.app.table import before_and_after, plain_table
+from agentmem.app.reporting.report import write_report
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.app.reporting.table import before_and_after, plain_table
 
 
 def evaluation(

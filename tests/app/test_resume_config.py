@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.resume import resumed_config
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.app.training.resume import resumed_config
 from agentmem.config import load_config, to_yaml
 from agentmem.failures import ConfigError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.failures import ConfigError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.app.schedule import TaskSchedule, evaluation_tickets
+from agentmem.app.training.schedule import TaskSchedule
+from agentmem.evaluation.held_out import evaluation_tickets
 from agentmem.trajectory import Mode, Split
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.examples import FIRST, LATEST, TURNED, Example, load_examples
-from agentmem.app.rundir import RunDir
-from agentmem.app.show import ExampleStore, render, render_list, select, show, show_run, write_text
+from agentmem.app.reporting.examples import FIRST, LATEST, TURNED, Example, load_examples
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.app.reporting.show import ExampleStore, render, render_list, select, show, show_run, write_text
 from agentmem.failures import AgentMemError, ConfigError, Failure, FailureKind
 from agentmem.trajectory import Episode, Mode, StopReason, Task, Trial, Turn, TurnKind
 

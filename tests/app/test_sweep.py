@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.learning_log import LearningLine, Measured, append_line, read_lines
-from agentmem.app.sweep import run_sweep
-from agentmem.app.sweep_file import check_runs, key_of, load_sweep
-from agentmem.app.sweep_table import sweep_tables
+from agentmem.app.reporting.learning_log import LearningLine, Measured, append_line, read_lines
+from agentmem.app.sweeps.plan import check_runs, key_of, load_sweep
+from agentmem.app.sweeps.run import run_sweep
+from agentmem.app.sweeps.table import sweep_tables
 from agentmem.failures import AgentMemError, ConfigError
 
 TWO_ARMS = """

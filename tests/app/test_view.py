@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from agentmem.app.progress import Progress, clock
-from agentmem.app.records import UpdateRecord
-from agentmem.app.view import LiveView
+from agentmem.app.reporting.progress import Progress, clock
+from agentmem.app.reporting.records import UpdateRecord
+from agentmem.app.reporting.view import LiveView
 
 
 class Clock:

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from agentmem.app import watch as module
-from agentmem.app.interrupt import InterruptFlag
-from agentmem.app.watch import Watch
+from agentmem.app.live import watch as module
+from agentmem.app.live.interrupt import InterruptFlag
+from agentmem.app.live.watch import Watch
 from agentmem.config import load_config
 from agentmem.failures import AgentMemError, BudgetError, StalledError
 from agentmem.replay import Counters

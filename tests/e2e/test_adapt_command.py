@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.adapt import AttemptLine, adapt_table, pooled
+from agentmem.app.evaluation.adapt import AttemptLine, adapt_table, pooled
 from tests.e2e.test_eval_command import evaluate
 
 SMALL = (

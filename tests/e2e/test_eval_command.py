@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.eval_table import pooled
-from agentmem.app.evaluate import check_held_out
-from agentmem.app.examples import load_examples
-from agentmem.app.records import EvalRecord, GapRecord, MaskRecord, read_records
+from agentmem.app.evaluation.table import pooled
+from agentmem.app.reporting.examples import load_examples
+from agentmem.app.reporting.records import EvalRecord, GapRecord, MaskRecord, read_records
 from agentmem.evaluation.behaviour import trajectory_entropy
+from agentmem.evaluation.held_out import check_held_out
 from agentmem.evaluation.lines import by_task, read_lines
 from agentmem.failures import ConfigError
 from tests.e2e.runs import TINY, TORCH, plain

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.app.models import Servable, cached, check, resolve
+from agentmem.app.models.resolve import Servable, cached, check, resolve
 from agentmem.config import PolicyConfig
 from agentmem.failures import ModelError
 

@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 import torch
 
-from agentmem.app import smollm2
-from agentmem.app.models import resolve
+from agentmem.app.models import smollm2
+from agentmem.app.models.resolve import resolve
 from agentmem.chat import ChatCodec
 from agentmem.config import PolicyConfig
 from agentmem.failures import ModelError

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentmem.app import tiny_model as tiny
-from agentmem.app.models import resolve, resolve_for
+from agentmem.app.models import tiny
+from agentmem.app.models.resolve import resolve, resolve_for
 from agentmem.chat import ChatCodec
 from agentmem.config import PolicyConfig, RunConfig, load_config
 from envs import registry

@@ -19,6 +19,15 @@ MAY = {
     "learner": {"agentmem"},
     "agentmem.app": {"envs", "agentmem", "actors", "learner"},
 }
+#: The rooms under the roof, each with those that it may use.
+ROOF = {
+    "reporting": set(),
+    "models": set(),
+    "live": {"models", "reporting"},
+    "evaluation": {"live", "reporting"},
+    "training": {"evaluation", "live", "models", "reporting"},
+    "sweeps": {"live", "reporting"},
+}
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.
 PURE = ("envs", "agentmem", "actors.rollout", "learner.credit", "learner.objectives")
@@ -88,6 +97,14 @@ def test_arrows_point_down() -> None:
             if there not in (None, here) and there not in MAY[here]:
                 wrong.append(f"{module} imports {name}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(("place", "may"), ROOF.items())
+def test_arrows_point_down_under_the_roof(place: str, may: set[str]) -> None:
+    for module in filter(lambda m: within(m, f"agentmem.app.{place}"), SOURCES):
+        for name, _ in imports(module):
+            if room(name) == "agentmem.app":
+                assert name.split(".")[2] in {place, *may}, f"{module} imports {name}"
 
 
 @pytest.mark.parametrize("place", PURE)

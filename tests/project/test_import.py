@@ -49,7 +49,7 @@ def test_agentmem_imports_where_nothing_is_installed(bare: Path) -> None:
         ("agentmem.config", ("pydantic",)),
         ("agentmem.chat", ()),
         ("agentmem.app.cli", ()),
-        ("agentmem.app.models", ("pydantic",)),
+        ("agentmem.app.models.resolve", ("pydantic",)),
         ("envs.registry", ("numpy",)),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentmem.app.sweep_file import load_sweep
+from agentmem.app.sweeps.plan import load_sweep
 from agentmem.config import load_config
 from benchmarks.results_page import PAGE, ROOT, commands, filled
 

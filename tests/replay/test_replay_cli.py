@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentmem.app.cli import app
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.failures import AgentMemError, Failure, FailureKind
 from agentmem.memory.tips import Tip, encode_key
 from agentmem.replay import EmbeddedServer, ReplayBuffer

@@ -1,0 +1,115 @@
+"""What `agentmem eval` is given: a run with a final model, or a recipe; prompting baselines as settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.config import RunConfig, list_recipes, load_config
+from agentmem.config.load import from_tree, override
+from agentmem.failures import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is evaluated."""
+
+    name: str
+    config: RunConfig
+    model: Path | None
+    """None: the policy's own."""
+    trained: RunConfig | None = None
+    """Of a run: the configuration that the model was trained under."""
+
+
+PROMPTINGS: dict[str, tuple[str, ...]] = {
+    "zero-shot": (
+        "env.prompting=zero-shot",
+        "rollout.memory=none",
+        "evaluation.conditions=[without_memory]",
+    ),
+    "react": (
+        "env.prompting=react",
+        "rollout.memory=none",
+        "evaluation.conditions=[without_memory]",
+        "evaluation.sampling.max_tokens=160",
+    ),
+    "reflexion": (
+        "env.prompting=react",
+        "rollout.memory=reflection",
+        "evaluation.conditions=[with_memory]",
+        "evaluation.sampling.max_tokens=160",
+        "evaluation.sampling.reflect_max_tokens=160",
+    ),
+}
+"""Prompting baselines as settings; the user's own come after them. Reflexion (Shinn et al., 2023) is retries
+with reflections, asked as in ReAct."""
+
+
+def prompted_target(which: str, prompting: str, overrides: Sequence[str]) -> Target:
+    """`target_of` under a prompting baseline. Raises ConfigError, also where the prompts of the
+    environment can't be asked in this way."""
+    from agentmem.app.live.preflight import check_environment
+
+    if prompting not in PROMPTINGS:
+        raise ConfigError(f"--prompting is '{prompting}': known are {', '.join(PROMPTINGS)}")
+    way, *others = PROMPTINGS[prompting]
+    # First alone: what a baseline's lengths say of a format that it isn't for helps nobody.
+    check_environment(target_of(which, (way, *overrides)).config)
+    target = target_of(which, (way, *others, *overrides))
+    return replace(target, name=f"{target.name}-{prompting}")
+
+
+def target_of(which: str, overrides: Sequence[str]) -> Target:
+    """Raises ConfigError: neither a run with a final model nor a recipe."""
+    import yaml
+
+    if which in list_recipes() or which.endswith((".yaml", ".yml")):
+        config = load_config(which, overrides)
+        return Target(config.recipe, config, None)
+    try:
+        run = RunDir.find(which)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; nor is it a recipe (agentmem recipes)") from None
+    if not any(run.final_model.glob("*.safetensors")):
+        raise ConfigError(f"run {run.name} has no final model: go on with agentmem run … --resume {run.name}")
+    stored = from_tree(yaml.safe_load(run.config_path.read_text(encoding="utf-8")))
+    return Target(run.name, from_tree(override(stored.model_dump(), overrides)), run.final_model, stored)
+
+
+def other_instances(target: Target) -> str:
+    """How the instances differ from those that the model was trained on; empty for the same kind."""
+    if target.trained is None:
+        return ""
+    then, now = target.trained.env, target.config.env
+    if then.name != now.name:
+        return f"trained on {then.name}, evaluated on {now.name}"
+    keys = sorted({*then.options, *now.options})
+    changed = [key for key in keys if then.options.get(key) != now.options.get(key)]
+    if not changed:
+        return ""
+    before, after = (
+        ", ".join(f"{key}={options.get(key, 'its default')}" for key in changed)
+        for options in (then.options, now.options)
+    )
+    return f"trained on env.options {before}; evaluated on {after}"
+
+
+def check_trained_on(target: Target, seeds: int) -> None:
+    """Refuse an instance that the run was trained on, whatever options the evaluation has.
+
+    Raises ConfigError naming it.
+    """
+    from agentmem.evaluation.held_out import check_held_out, evaluation_instances
+    from envs.registry import instances
+
+    trained, config = target.trained, target.config
+    if trained is None or trained.env.name != config.env.name or trained.env.options == config.env.options:
+        return  # then the evaluation's own training split is the run's, which the preflight looks at
+    train = instances(trained.env.name, trained.env.options, "train")
+    held_out = instances(config.env.name, config.env.options, "eval")
+    first = config.evaluation.seed
+    for seed in range(first, first + seeds):
+        check_held_out(train, evaluation_instances(held_out, config.evaluation.tasks, seed))

@@ -1,0 +1,173 @@
+"""Reads what the parts count, and hands it to metrics and view. Totals come from their sources.
+
+One `poll` is one look: counters of the buffer (what Redis holds), of the agents and of the engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentmem.app.live.system import System
+from agentmem.app.reporting.records import GapRecord, UpdateRecord
+from agentmem.app.reporting.view import LiveView
+from agentmem.replay import Counters
+from agentmem.telemetry import Metrics
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the whole system has done since its parts were started (dead parts included)."""
+
+    trials: int = 0
+    episodes: int = 0
+    turns: int = 0
+    invalid: int = 0
+    reflections: int = 0
+    sampled_tokens: int = 0
+    idle_share: float = 0.0
+    """Share of the places for trials that were empty, mean over the agents."""
+    stops: dict[str, int] = field(default_factory=dict)
+    tips: dict[str, int] = field(default_factory=dict)
+    """What became of tips, by name."""
+    memory_dropped: int = 0
+
+
+class Monitor:
+    """See the module's docstring."""
+
+    def __init__(self, system: System, metrics: Metrics, view: LiveView) -> None:
+        self._system, self._metrics, self._view = system, metrics, view
+        self._latest: dict[str, Any] = {}
+        """Last stats of each agent and engine that was ever seen: what the dead have done stays counted."""
+        self._driver_cpu_s = time.process_time()
+        self.counters = Counters()
+        self.totals = Totals()
+        self.data_failures: dict[str, str] = {}
+        """Agent -> its last failure that no retry can mend."""
+
+    async def poll(self) -> None:
+        """One look at everything."""
+        system = self._system
+        self.counters, agents, engines = await asyncio.gather(
+            asyncio.to_thread(system.buffer.counters), system.fleet.agent_stats(), system.engines.stats()
+        )
+        for stats in agents:
+            self._latest[f"agent {stats.name}"] = stats
+            if stats.data_failures:
+                self.data_failures[stats.name] = stats.last_failure
+        for served in engines:
+            self._latest[f"engine {served.name}"] = served
+        self._sum(agents)
+        self._export(engines)
+        self._view.status(
+            {
+                name: getattr(self.counters, name)
+                for name in ("queued", "running", "buffered", "trained", "filtered")
+            }
+        )
+
+    def cpu_by_role(self) -> dict[str, float]:
+        """CPU seconds of agents, engines and driver since their starts, the dead included."""
+        spent = {"agents": 0.0, "engines": 0.0, "driver": time.process_time() - self._driver_cpu_s}
+        for name, stats in self._latest.items():
+            spent["agents" if name.startswith("agent ") else "engines"] += stats.cpu_s
+        return spent
+
+    def _sum(self, live: list[Any]) -> None:
+        agents = [stats for name, stats in self._latest.items() if name.startswith("agent ")]
+        stops: dict[str, int] = {}
+        for stats in agents:
+            for reason, count in stats.stops.items():
+                stops[reason] = stops.get(reason, 0) + count
+        tips: dict[str, int] = {}
+        for stats in agents:
+            for what, count in stats.tips.items():
+                tips[what] = tips.get(what, 0) + count
+        self.totals = Totals(
+            trials=sum(a.trials for a in agents),
+            episodes=sum(a.episodes for a in agents),
+            turns=sum(a.turns for a in agents),
+            invalid=sum(a.invalid for a in agents),
+            reflections=sum(a.reflections for a in agents),
+            sampled_tokens=sum(a.response_tokens for a in agents),
+            idle_share=sum(a.idle_share for a in live) / len(live) if live else 0.0,
+            stops=stops,
+            tips=tips,
+            memory_dropped=sum(a.memory_dropped for a in agents),
+        )
+
+    def _export(self, engines: list[Any]) -> None:
+        metrics, totals, counters = self._metrics, self.totals, self.counters
+        env = self._system.config.env.name
+        for state in ("queued", "running", "buffered"):
+            metrics.gauge(f"agentmem_{state}_tickets", getattr(counters, state))
+        for end in ("submitted", "trained", "filtered", "failed", "expired"):
+            metrics.total(f"agentmem_{end}_tickets_total", getattr(counters, end))
+        for dropped, count in counters.expired_by_env.items():
+            metrics.total("agentmem_expired_by_env_total", count, env=dropped)
+        for length, count in counters.expired_by_length.items():
+            metrics.total("agentmem_expired_by_length_total", count, reason=str(length))
+        metrics.total("agentmem_trials_total", totals.trials, env=env)
+        for reason, count in totals.stops.items():
+            metrics.total("agentmem_episodes_total", count, env=env, reason=reason)
+        acts = totals.turns - totals.reflections
+        metrics.total("agentmem_turns_total", acts, policy="agent", reason="act")
+        metrics.total("agentmem_turns_total", totals.reflections, policy="agent", reason="reflect")
+        self._export_memory(totals)
+        metrics.total("agentmem_env_steps_total", acts, env=env)
+        metrics.total("agentmem_invalid_turns_total", totals.invalid, env=env)
+        metrics.total("agentmem_sampled_tokens_total", totals.sampled_tokens, policy="agent")
+        metrics.gauge("agentmem_idle_ratio", totals.idle_share, role="rollout")
+        metrics.gauge("agentmem_buffer_bytes", counters.buffer_bytes)
+        metrics.total("agentmem_blocked_seconds_total", counters.blocked_s)
+        for reason, count in counters.drops.items():
+            metrics.total("agentmem_drops_total", count, reason=reason)
+        for role, count in self._system.restarts().items():
+            metrics.total("agentmem_restarts_total", count, role=role)
+        if engines:
+            metrics.gauge("agentmem_served_version_count", min(e.version for e in engines))
+
+    def _export_memory(self, totals: Totals) -> None:
+        metrics, tips = self._metrics, dict(totals.tips)
+        metrics.total("agentmem_dropped_memories_total", totals.memory_dropped, policy="agent")
+        if tips:
+            metrics.total("agentmem_tip_tokens_total", tips.pop("tokens"), policy="agent")
+            metrics.total("agentmem_recalled_tips_total", tips.pop("recalled"), policy="agent")
+            metrics.total(
+                "agentmem_turns_total", tips["written"] + tips["empty"], policy="agent", reason="tip"
+            )
+        for what, count in tips.items():
+            metrics.total("agentmem_tips_total", count, reason=what)
+
+    def updated(self, record: UpdateRecord, push: dict[str, float], phases: dict[str, float]) -> None:
+        """An update of the learner is over."""
+        metrics, env = self._metrics, self._system.config.env.name
+        metrics.count("agentmem_updates_total")
+        metrics.count("agentmem_trained_tokens_total", record.trained_tokens, policy="agent")
+        metrics.gauge("agentmem_trained_version_count", record.version)
+        metrics.gauge("agentmem_last_update_timestamp_seconds", time.time())
+        metrics.gauge("agentmem_idle_ratio", record.learner_idle, role="learner")
+        if record.staleness_mean is not None:
+            metrics.gauge("agentmem_staleness_updates", record.staleness_mean)
+        for k, share in enumerate(record.p_at_k, start=1):
+            metrics.gauge("agentmem_pass_at_k_ratio", share, reason=str(k))
+        if record.p_at_k:
+            metrics.gauge("agentmem_success_ratio", record.p_at_k[-1], env=env)
+        for mode, (trials, solved) in record.modes.items():
+            metrics.count("agentmem_mode_trials_total", trials, reason=mode)
+            metrics.gauge("agentmem_mode_success_ratio", solved / trials, reason=mode)
+        for what, value in record.off_policy.items():
+            metrics.gauge("agentmem_off_policy_ratio", value, reason=what)
+        for phase, seconds in push.items():
+            metrics.observe("agentmem_push_duration_seconds", seconds, reason=phase)
+        for phase, seconds in phases.items():
+            metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
+        self._view.update(record)
+
+    def memory_gap(self, record: GapRecord) -> None:
+        """An evaluation with and without memory is over."""
+        for k, gap in enumerate(record.gap, start=1):
+            self._metrics.gauge("agentmem_memory_gap_ratio", gap, reason=str(k))

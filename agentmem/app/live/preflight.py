@@ -1,0 +1,67 @@
+"""What can be seen to be wrong before anything starts: environment, tasks, model, replay server."""
+
+from __future__ import annotations
+
+from agentmem.config import RunConfig
+from agentmem.failures import ConfigError
+
+PREFLIGHT_S = 5.0
+"""How long a replay server may take to answer before the run starts."""
+
+
+def preflight(config: RunConfig, seeds: int = 1) -> None:
+    """Refuse what can be seen to be wrong before anything starts: environment, tasks, model, replay server.
+
+    `seeds`: how many there are of evaluations, from `evaluation.seed` on.
+    """
+    from agentmem.app.models.resolve import check_named
+
+    check_environment(config)
+    check_tasks(config, seeds)
+    for policy in config.policies.values():
+        check_named(policy.model)
+    check_server(config)
+
+
+def check_environment(config: RunConfig) -> None:
+    """Refuse an unknown environment, a wrong option or a missing package before anything starts."""
+    from envs.prompting import RECIPE, prompted
+    from envs.registry import EnvSetupError, check, spec, style, validate_options
+
+    try:
+        missing = check(config.env.name)
+        if missing:
+            raise ConfigError(f"env.name is '{config.env.name}': {missing[0]}")
+        validate_options(config.env.name, config.env.options)
+        if config.env.prompting != RECIPE:
+            prompted(style(config.env.name, config.env.options), config.env.prompting)
+        if config.env.placement == "local" and not spec(config.env.name).light:
+            raise ConfigError(
+                f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"
+            )
+    except EnvSetupError as error:
+        raise ConfigError(f"env: {error}") from error
+
+
+def check_tasks(config: RunConfig, seeds: int) -> None:
+    """Refuse an evaluation on instances that are trained on, and a split without any instance."""
+    from agentmem.evaluation.held_out import check_held_out, evaluation_instances
+    from envs.registry import EnvSetupError, instances
+
+    env, evaluation = config.env, config.evaluation
+    try:
+        train, held_out = (instances(env.name, env.options, split) for split in ("train", "eval"))
+    except EnvSetupError as error:
+        raise ConfigError(f"env: {error}") from error
+    for seed in range(evaluation.seed, evaluation.seed + seeds):
+        check_held_out(train, evaluation_instances(held_out, evaluation.tasks, seed))
+
+
+def check_server(config: RunConfig) -> None:
+    """Refuse a replay server that can't serve before anything starts."""
+    if config.replay.url is not None:
+        from agentmem.replay.connect import Server
+
+        server = Server(config.replay.url, deadline_s=PREFLIGHT_S)
+        server.check()
+        server.close()

@@ -1,0 +1,73 @@
+"""What every command with live parts needs around them: log, view, Ctrl-C, metrics, the model, Ray."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentmem.app.live.interrupt import InterruptFlag
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.app.reporting.view import LiveView
+from agentmem.config import RunConfig
+from agentmem.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Open until its context ends."""
+
+    view: LiveView
+    flag: InterruptFlag
+    metrics: Metrics
+    model: Path
+    """Directory of the agent policy's model."""
+
+
+@contextmanager
+def session(
+    config: RunConfig,
+    run: RunDir,
+    console: Console,
+    *,
+    updates: int,
+    done: int = 0,
+    model: Path | None = None,
+    learns: bool = True,
+) -> Iterator[Session]:
+    """`updates`: of the whole run, `done` of them already. `model`: in the place of the policy's own."""
+    from agentmem.app.live.system import start_ray
+    from agentmem.app.models.resolve import resolve_for
+    from agentmem.telemetry.prometheus import PrometheusBackend
+
+    logging.basicConfig(
+        filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    with ExitStack() as stack:
+        view = stack.enter_context(LiveView(run.name, updates, done, console=console))
+        flag = stack.enter_context(InterruptFlag())
+        backend = None
+        if config.telemetry.backend == "prometheus":
+            backend = PrometheusBackend(config.telemetry.port)
+            stack.callback(backend.close)
+            view.note(f"metrics: {backend.url}")
+
+        def on_progress(text: str, done: int, total: int) -> None:
+            flag.check()
+            view.phase(text, done, total)
+
+        view.note(f"run: {run.path}")
+        model = model or resolve_for(config, on_progress=on_progress)
+        view.phase("starting Ray")
+        import ray
+
+        stack.callback(ray.shutdown)
+        start_ray(config, learns=learns)
+        flag.install()  # ray.init() puts its own handlers in place
+        yield Session(view, flag, Metrics(run.name, backend), model)

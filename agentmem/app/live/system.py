@@ -1,0 +1,381 @@
+"""The live parts of a run: Ray, replay server, engines, learner group, agents and env workers.
+
+`System.start` brings them up from the ground, each with its own deadline, and `close` takes them down, also
+after a start that failed half-way. What can't work (resources, model, server) is refused before anything
+large is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from actors.agent_settings import AgentSettings
+from actors.engine.pool import EnginePool
+from actors.engine.protocol import EngineConfig
+from actors.fleet import Fleet
+from actors.placement import Request, require
+from actors.ray_calls import answer, kill, pong
+from actors.replay_server import ReplayServer
+from agentmem.app.reporting.rundir import RunDir
+from agentmem.config import RunConfig
+from agentmem.failures import BudgetError, InfrastructureError, ReplayError
+from agentmem.replay import ReplayBuffer
+from agentmem.replay import Settings as ReplaySettings
+from agentmem.weights.base import WeightUpdate
+from learner.checkpoint import newest
+from learner.group import LearnerError, LearnerGroup
+from learner.settings import RankSettings
+
+log = logging.getLogger(__name__)
+
+REPLAY_START_S = 90.0
+CPU_BLOCK = 32
+"""Tokens of a KV-cache block of engines on CPUs."""
+Phase = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class System:
+    """All parts of one run. Its methods run in the driver's event loop."""
+
+    config: RunConfig
+    run: RunDir
+    model: Path
+    """Directory of the agent policy's model."""
+    learns: bool = True
+    """Whether there is a learner; an evaluation has none."""
+    buffer: ReplayBuffer = field(init=False)
+    engines: EnginePool = field(init=False)
+    learner: LearnerGroup = field(init=False)
+    fleet: Fleet = field(init=False)
+    learner_restarts: int = field(default=0, init=False)
+    lost_learner: LearnerError | None = field(default=None, init=False)
+    """A rank is dead or frozen, which `restart_learner` mends."""
+    _restarting_learner: bool = field(default=False, init=False)
+    _server: Any = field(default=None, init=False)
+    _server_url: str = field(default="", init=False)
+    _server_restarts: list[int] = field(default_factory=lambda: [0], init=False)
+    """Of each server actor so far, the present one last; each actor but the first counts as one itself."""
+    started: list[str] = field(default_factory=list, init=False)
+    """Parts that are up, or may be: what `close` has to end."""
+
+    async def start(self, phase: Phase, checkpoint: Path | None = None) -> None:
+        """Start everything. `checkpoint`: what the learner goes on from."""
+        phase("starting the replay buffer")
+        url = await asyncio.to_thread(self._replay_url)
+        settings = replay_settings(self.config)
+        self.buffer = await asyncio.to_thread(
+            ReplayBuffer, url, self.run.name, settings=settings, deadline_s=self.config.replay.reconnect_s
+        )
+        self.started.append("buffer")
+        # Nobody plays yet: what is claimed was claimed under a driver that is dead.
+        await asyncio.to_thread(self.buffer.recall)
+        phase("starting engines and learner" if self.learns else "starting engines")
+        self.engines = self._engine_pool()
+        self.started.append("engines")
+        starting: list[Any] = [self.engines.start()]
+        if self.learns:
+            starting.append(asyncio.to_thread(self._start_learner, checkpoint))
+        await _all(*starting)
+        phase("starting agents")
+        agent_settings = AgentSettings.of(
+            self.config, run=self.run.name, replay_url=url, replay=settings, model=str(self.model)
+        )
+        self.fleet = Fleet(self.config, agent_settings)
+        self.started.append("fleet")
+        await self.fleet.start()
+        await self.offer_engines(self.engines.live)
+
+    async def offer_engines(self, live: dict[str, Any]) -> None:
+        """Tell agents which engines there are."""
+        if "fleet" in self.started:
+            await self.fleet.set_engines(live)
+
+    async def push(self, update: WeightUpdate) -> dict[str, float]:
+        """Give new weights to all engines; returns the longest seconds by phase."""
+        reports = await self.engines.push(update, self.offer_engines)
+        for name in self.engines.live:
+            await asyncio.to_thread(self.learner.acknowledge, update.version, name)
+        return {
+            "transfer": max((r.transfer_s for r in reports), default=0.0),
+            "pause": max((r.paused_s for r in reports), default=0.0),
+        }
+
+    async def supervise(self) -> None:
+        """Replace what is dead or frozen, but only note a lost learner; raise what can't be repaired."""
+        await _all(
+            self.fleet.supervise(),
+            self.engines.heal(self.offer_engines),
+            self._check_server(),
+            self._check_learner(),
+        )
+
+    async def restart_learner(self, cause: LearnerError) -> dict[str, Any]:
+        """A new learner group, from the newest complete checkpoint if there is one. Returns what the driver
+        stored in it."""
+        budget = self.config.supervision.restart_budget
+        if self.learner_restarts >= budget:
+            raise BudgetError(
+                f"learner: {self.learner_restarts} restarts are spent (supervision.restart_budget is "
+                f"{budget}); last cause: {cause}"
+            )
+        self.learner_restarts += 1
+        self.lost_learner, self._restarting_learner = None, True
+        try:
+            await asyncio.to_thread(self.learner.close)  # ends a call under way, too
+            checkpoint, stored = await asyncio.to_thread(resume_point, self.run)
+            await asyncio.to_thread(self._start_learner, checkpoint)
+        finally:
+            self._restarting_learner = False
+        return stored
+
+    def drop_old_snapshots(self) -> None:
+        """Remove the snapshots of weights that an earlier learner left behind."""
+        kept = self.engines.snapshot()
+        for folder in self.run.weights_dir.glob("v*"):
+            if str(folder) != kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    async def close(self, drain_s: float) -> None:
+        """End all parts, in the order in which work flows. Bounded; never raises."""
+        steps: dict[str, Callable[[], Any]] = {
+            "fleet": lambda: self.fleet.close(drain_s),
+            "engines": lambda: asyncio.to_thread(self.engines.close),
+            "learner": lambda: asyncio.to_thread(self.learner.close),
+            "buffer": lambda: asyncio.to_thread(self.buffer.close),
+            "server": lambda: asyncio.to_thread(self._stop_server),
+        }
+        for name, step in steps.items():
+            if name in self.started:
+                try:
+                    await asyncio.wait_for(step(), drain_s + 10.0)
+                except Exception as error:  # an end must come to its end
+                    log.warning("closing %s: %s: %s", name, type(error).__name__, error)
+        self.started.clear()
+
+    async def replay_cpu_s(self) -> float:
+        """CPU seconds of the embedded server; 0 for a server of somebody else's."""
+        if self._server is None:
+            return 0.0
+        return float(await answer(self._server.cpu_s.remote(), "replay server", REPLAY_START_S))
+
+    def restarts(self) -> dict[str, int]:
+        """Restarts so far, by role."""
+        fleet = self.fleet.restarts() if "fleet" in self.started else {}
+        return {
+            "engine": self.engines.restarts,
+            "learner": self.learner_restarts,
+            "replay_server": self.restarts_of_server(),
+            **fleet,
+        }
+
+    def engine_names(self) -> list[str]:
+        """Engines that serve."""
+        return list(self.engines.live)
+
+    def _replay_url(self) -> str:
+        if self.config.replay.url is not None:
+            return self.config.replay.url
+        self._server_url = self._start_server()
+        return self._server_url
+
+    def _start_server(self) -> str:
+        """Start the embedded server's actor; its URL. After the first time, it serves the same URL again."""
+        import ray
+
+        several = len([n for n in ray.nodes() if n["Alive"]]) > 1
+        # On the driver's node, since the data directory is there.
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        actor = ray.remote(ReplayServer).options(num_cpus=0, scheduling_strategy=here)
+        supervision = self.config.supervision
+        self._server = actor.remote(
+            str(self.run.replay_dir),
+            tcp=several,
+            url=self._server_url,
+            budget=supervision.restart_budget - self.restarts_of_server(),
+            ping_timeout_s=supervision.ping_timeout_s,
+        )
+        if "server" not in self.started:
+            self.started.append("server")
+        try:
+            url: str = ray.get(self._server.url.remote(), timeout=REPLAY_START_S)
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", error)
+            raise ReplayError(f"embedded replay server: {cause}") from error
+        return url
+
+    def restarts_of_server(self) -> int:
+        """Restarts of the server, also together with its actor."""
+        return sum(self._server_restarts) + len(self._server_restarts) - 1
+
+    async def _check_server(self) -> None:
+        """The actor looks after the server, this after the actor."""
+        if self._server is None:
+            return
+        limit = self.config.supervision.ping_timeout_s
+        try:
+            self._server_restarts[-1] = await pong(self._server.check.remote(), "replay server", limit)
+        except InfrastructureError as error:
+            if type(error) is not InfrastructureError:  # what the actor itself can't repair
+                raise
+            budget = self.config.supervision.restart_budget
+            if self.restarts_of_server() >= budget:
+                raise BudgetError(
+                    f"replay server: {budget} restarts are spent (supervision.restart_budget); "
+                    f"last cause: {error}"
+                ) from error
+            log.warning("replay server: %s; a new actor serves its data", error)
+            kill(self._server)
+            self._server_restarts.append(0)
+            await asyncio.to_thread(self._start_server)
+
+    async def _check_learner(self) -> None:
+        if not self.learns:
+            return
+        group = self.learner
+        limit = self.config.supervision.ping_timeout_s
+        pings = group.pings()
+        answers = await asyncio.gather(
+            *(pong(ref, f"rank {rank}", limit) for rank, ref in pings.items()), return_exceptions=True
+        )
+        for rank, result in zip(pings, answers, strict=True):
+            if isinstance(result, BaseException) and group is self.learner and not self._restarting_learner:
+                self.lost_learner = LearnerError("agent", "ping", [rank], str(result))
+
+    def _stop_server(self) -> None:
+        import ray
+
+        ray.get(self._server.stop.remote(), timeout=15)
+        ray.kill(self._server)
+
+    def _engine_pool(self) -> EnginePool:
+        config, engine, policy = self.config, self.config.engines["agent"], self.config.policies["agent"]
+        lora = policy.lora
+        adapters = lora is not None and lora.push == "adapter"
+        return EnginePool(
+            "agent",
+            EngineConfig(
+                model=str(self.model),
+                kind=engine.backend,
+                dtype=policy.dtype,
+                max_model_len=policy.context_length,
+                max_num_seqs=engine.max_num_seqs,
+                tensor_parallel_size=engine.tensor_parallel,
+                # Only whole blocks are shared; vLLM's default on CPUs (128) never is by short prompts.
+                block_size=CPU_BLOCK if engine.gpus == 0 else None,
+                kv_cache_gib=engine.kv_cache_gib,
+                gpu_memory_utilization=engine.gpu_memory_utilization,
+                enforce_eager=engine.enforce_eager or None,
+                seed=config.seed,
+                lora_rank=lora.rank if lora is not None and adapters else 0,
+                weight_transfer="" if config.weights.transport == "files" else config.weights.transport,
+                start_s=engine.start_timeout_s,
+                request_s=engine.sample_timeout_s,
+            ),
+            engine.replicas,
+            restart_budget=config.supervision.restart_budget,
+            retries=config.weights.retries,
+            ray_options={"num_cpus": 1, "num_gpus": engine.gpus},
+            ping_timeout_s=config.supervision.ping_timeout_s,
+        )
+
+    def _start_learner(self, checkpoint: Path | None) -> None:
+        config, policy = self.config, self.config.policies["agent"]
+        self.learner = LearnerGroup(
+            RankSettings(
+                policy="agent",
+                model=str(self.model),
+                dtype=policy.dtype,
+                lora=policy.lora,
+                learner=config.learner,
+                credit=config.credit,
+                objective=config.objective,
+                weights=config.weights,
+                memory=config.memory if config.method == "empo2" else None,
+                invalid_penalty=config.env.invalid_penalty,
+                seed=config.seed,
+                gradient_checkpointing=config.learner.gradient_checkpointing,
+                weights_dir=str(self.run.weights_dir),
+            )
+        )
+        self.started.append("learner")
+        if checkpoint is not None:
+            self.learner.load_checkpoint(checkpoint.parent)
+
+
+def replay_settings(config: RunConfig) -> ReplaySettings:
+    """The buffer's settings of a run."""
+    replay = config.replay
+    return ReplaySettings(
+        byte_budget=replay.byte_budget_mib << 20,
+        lease_s=replay.lease_s,
+        min_group=replay.min_group,
+        retry_budget=replay.max_attempts,
+        max_kills=replay.max_attempts,
+        max_samples=replay.max_samples,
+        replay_groups=replay.table_groups if replay.fraction > 0 else 0,
+        tips_per_task=config.memory.tips.capacity,
+    )
+
+
+def start_ray(config: RunConfig, *, learns: bool = True) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
+
+    A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
+    run asks for; a real cluster must have them. Raises ResourceError naming what lacks.
+    """
+    import ray
+
+    requests = resources(config, learns=learns)
+    given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not os.environ.get("RAY_ADDRESS"):
+        cpus = int(sum(r.cpus * r.count for r in requests)) + 1
+        cpus = max(os.cpu_count() or 1, cpus)
+        given |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    try:
+        ray.init(**given)
+    except Exception as error:  # Ray raises whatever comes: refused connections, slow starts, full disks
+        reason = (str(error).strip().splitlines() or [""])[0]
+        address = os.environ.get("RAY_ADDRESS", "a local cluster")
+        raise InfrastructureError(f"Ray ({address}): {type(error).__name__}: {reason}") from error
+    require(requests)
+
+
+def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
+    """What a run asks of the cluster."""
+    engine, learner = config.engines["agent"], config.learner
+    requests = [
+        Request("engines.agent", count=engine.replicas, cpus=1, gpus=engine.gpus),
+        Request("agents.replicas", count=config.agents.replicas, cpus=1),
+    ]
+    if learns:
+        requests.append(Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank))
+    if config.env.placement == "worker":
+        requests.append(Request("env.workers", count=config.env.workers, cpus=1))
+    return requests
+
+
+async def _all(*parts: Any) -> None:
+    """Run side by side; the first error is raised once all have ended."""
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def resume_point(run: RunDir) -> tuple[Path | None, dict[str, Any]]:
+    """The newest complete checkpoint of a run and what the driver stored in it; before the first one the run
+    goes on from its initial model."""
+    found = newest(run.checkpoints)
+    if found is None:
+        return None, {}
+    return found.path, found.extra["caller"]

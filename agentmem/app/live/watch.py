@@ -1,0 +1,158 @@
+"""What goes on beside the loop, whatever the loop waits for: supervision, counters, Ctrl-C, the watchdog.
+
+Supervision and counting go on in the background whatever the loop does, so that a part which doesn't answer
+holds nobody up, and what the loop waits for is repaired meanwhile. What they raise comes out of `look`, which
+the loop calls at least every quarter of a second while it waits.
+
+Failures end the run with the exit status of their class (`agentmem.failures`): 4 infrastructure, 5 the
+replay server, 7 no progress, 8 a spent restart budget, 9 numerics, 1 a bug (also of an environment). The last
+line of the output is the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from agentmem.app.live.interrupt import InterruptFlag
+from agentmem.app.live.monitor import Monitor
+from agentmem.app.live.system import System
+from agentmem.config import RunConfig
+from agentmem.failures import AgentMemError, StalledError
+
+POLL_S = 1.0
+SUPERVISE_S = 2.0
+LOOK_S = 0.25
+MAX_DATA_FAILURES = 20
+"""Trials that failed by our or the environment's own bug before the run gives up."""
+LETTERS_READ = 5
+FINISH_S = 4.0
+"""How long an update, a push or a checkpoint may go on after a Ctrl-C."""
+
+T = TypeVar("T")
+
+
+class Watch:
+    """See the module's docstring. `event` is told what happened, in two parts."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        system: System,
+        monitor: Monitor,
+        flag: InterruptFlag,
+        event: Callable[[str, str], None],
+    ) -> None:
+        self._limit_s = config.supervision.stall_timeout_s
+        self._system, self._monitor, self._flag, self._event = system, monitor, flag, event
+        self._supervising: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._moved = time.monotonic()
+        self._trials = 0
+        self._restarts: dict[str, int] = {}
+
+    def moved(self) -> None:
+        """There was progress."""
+        self._moved = time.monotonic()
+
+    async def look(self) -> None:
+        """A moment for all that. Raises what happened in the background; LearnerError for a lost learner."""
+        self._flag.check()
+        if "fleet" not in self._system.started:
+            return
+        if self._supervising is None:
+            self._supervising = asyncio.ensure_future(self._supervise())
+        elif self._supervising.done():
+            ended, self._supervising = self._supervising, None
+            ended.result()
+        if self._system.lost_learner is not None:
+            raise self._system.lost_learner
+        if self._polling is None:
+            self._polling = asyncio.ensure_future(self._poll())
+        elif self._polling.done():
+            ended, self._polling = self._polling, None
+            ended.result()
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(SUPERVISE_S)
+            try:
+                await self._system.supervise()
+            finally:
+                self._note_restarts()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            await self._monitor.poll()
+            if self._monitor.totals.trials > self._trials:
+                self.moved()
+            self._trials = self._monitor.totals.trials
+            await self._check_data_failures()
+
+    async def guard(self, work: Awaitable[T]) -> T:
+        """Wait for a part's work while the rest is looked after.
+
+        A run that is asked to end lets the work under way end first, for `FINISH_S` since it was asked.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            while True:
+                done, _ = await asyncio.wait([task], timeout=LOOK_S)
+                if done:
+                    return task.result()
+                ending = "fleet" in self._system.started and self._flag.requested
+                if not ending or self._flag.seconds_since() > FINISH_S:
+                    await self.look()
+        finally:
+            task.cancel()
+
+    async def thread(self, call: Callable[..., T], *args: Any) -> T:
+        """`guard` a blocking call on a thread."""
+        return await self.guard(asyncio.to_thread(call, *args))
+
+    def check_stall(self, update: int, what: str) -> None:
+        """Raise if nothing has moved for too long."""
+        if time.monotonic() - self._moved <= self._limit_s:
+            return
+        counters, size = self._monitor.counters, self._system.fleet.size()
+        parts = [
+            f"{counters.queued} trials queued, {counters.running} running, {counters.buffered} buffered",
+            f"{counters.groups_ready} groups complete",
+            f"alive: {size['agent']} agents, {len(self._system.engine_names())} engines"
+            + (f", {size['env_worker']} env workers" if size["env_worker"] else ""),
+        ]
+        if counters.blocked_producers:
+            parts.append(
+                f"{counters.blocked_producers} agents blocked on the buffer "
+                f"({counters.buffer_bytes} bytes; replay.byte_budget_mib)"
+            )
+        raise StalledError(
+            f"no progress for {self._limit_s:g} s: update {update} waits for {what}; {'; '.join(parts)}"
+        )
+
+    async def close(self) -> None:
+        """End what goes on in the background."""
+        for task in (self._supervising, self._polling):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    def _note_restarts(self) -> None:
+        for role, count in self._system.restarts().items():
+            if count > self._restarts.get(role, 0):
+                self._event("restart", f"{role}: {count} so far")
+            self._restarts[role] = count
+
+    async def _check_data_failures(self) -> None:
+        dead = self._monitor.counters.dead_letters
+        if dead > MAX_DATA_FAILURES:
+            causes = set(self._monitor.data_failures.values())
+            if not causes:
+                letters = await asyncio.to_thread(self._system.buffer.dead_letters, LETTERS_READ)
+                causes = {f"{letter.what} {letter.where}".strip() for letter in letters}
+            raise AgentMemError(f"{dead} trials failed for good: {'; '.join(sorted(causes))}")

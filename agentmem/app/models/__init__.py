@@ -1,0 +1,1 @@
+"""From a policy's `model` setting to a directory that serves."""

@@ -1,0 +1,1 @@
+"""`agentmem compare --sweep`: many runs, and tables of them."""

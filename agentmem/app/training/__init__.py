@@ -1,0 +1,1 @@
+"""`agentmem run`: the driver of a training run, its schedule, its state and its way back."""
