@@ -5,9 +5,10 @@
 
 An entry is made for each step of an episode: the episode's tip, the action taken, the episode's score; its
 key is the embedding of the step's state. The oldest leave above `limit`. An exact duplicate (same text,
-action and key as an entry that is still held) is dropped and changes nothing: the first one keeps its place
-and its score. So an entry never changes, and each new one raises the book's `version`, which therefore names
-its content: two books that followed the same log to the same version recall the same, in any process.
+action, score and key as an entry that is still held) is dropped and changes nothing: the first one keeps its
+place. The score is part of it, so a tip that failed at first and then led to success ranks by the success.
+An entry never changes, and each new one raises the book's `version`, which therefore names its content: two
+books that followed the same log to the same version recall the same, in any process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _WIDE = np.dtype("<f2")
 _ROUNDING = 1e-5
 """A float32 cosine is nearer to the true one than this. What may depend on it is decided in float64, row by
 row, so that neither the place of a row nor the number of rows has a say."""
+
+Identity = tuple[str, str, float, bytes]
 
 
 class Tip(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +56,11 @@ class Tip(msgspec.Struct, frozen=True, array_like=True):
             raise ValueError(f"a tip of {self.source or '?'} has a key of {len(self.key)} bytes")
         if not np.isfinite(decode_key(self.key)).all():
             raise ValueError(f"a tip of {self.source or '?'} has a key with a non-finite number")
+
+    @property
+    def identity(self) -> Identity:
+        """What two entries must share to be one."""
+        return self.text, self.action, self.score, self.key
 
     @property
     def dimension(self) -> int:
@@ -96,7 +104,7 @@ class TipBook:
         self.task, self.limit = task, limit
         self.version = 0
         self._tips: list[Tip] = []
-        self._held: set[tuple[str, str, bytes]] = set()
+        self._held: set[Identity] = set()
         self._rows = np.zeros((0, 0), dtype=np.float32)
         self._scores = np.zeros(0)
         self._start = 0  # of the held entries in _rows and _scores
@@ -127,9 +135,8 @@ class TipBook:
         self._check(tips)
         new = []
         for tip in tips:
-            identity = (tip.text, tip.action, tip.key)
-            if identity not in self._held:
-                self._held.add(identity)
+            if tip.identity not in self._held:
+                self._held.add(tip.identity)
                 new.append(tip)
         self._append(new)
         self.version += len(new)
@@ -154,7 +161,7 @@ class TipBook:
         if anew:
             self._drop(len(self._tips))
         self._append(new)
-        self._held.update((tip.text, tip.action, tip.key) for tip in new)
+        self._held.update(tip.identity for tip in new)
         self.version = version
         self._drop(len(self._tips) - (version - first_kept + 1))
 
@@ -232,7 +239,7 @@ class TipBook:
     def _drop(self, count: int) -> None:
         if count <= 0:
             return
-        self._held.difference_update((tip.text, tip.action, tip.key) for tip in self._tips[:count])
+        self._held.difference_update(tip.identity for tip in self._tips[:count])
         del self._tips[:count]
         self._start += count
 

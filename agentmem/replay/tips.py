@@ -112,7 +112,7 @@ class TipTable(Table):
 
 def _digest(tip: Tip) -> bytes:
     """Names the text, action and key of a tip."""
-    identity = _encoder.encode((tip.text, tip.action, tip.key))
+    identity = _encoder.encode(tip.identity)
     return hashlib.blake2b(identity, digest_size=_DIGEST_BYTES).digest()
 
 

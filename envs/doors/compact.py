@@ -1,16 +1,18 @@
 """The compact format, for small word-level models: a room, perhaps what tips say of it, and a door.
 
-    without tips    Room hall door:                                   -> red
-    with tips       tips: blue red Room hall door:                    -> blue
-    no help         tips: none Room hall door:                        -> red
-    a tip           not attic gold on hall blue on cellar red Tip:    -> cellar red
-    no tip          not hall red Tip:                                 -> none <eos>
+    without tips    Room hall door:                                       -> red
+    with tips       tips: blue red Room hall door:                        -> blue
+    no help         tips: none Room hall door:                            -> red
+    a tip           not attic gold on hall blue far cellar red Tip: far   -> cellar red
+    no tip          not hall red Tip: far                                 -> none <eos>
 
-An episode is written down as three words a door: whether it led on, the room, the door; the wrong door comes
-first, so that what a tip should say stands last. A tip is one room and the door that leads on from it. Of all
-that a view remembers (tips, the hint, and earlier episodes) a prompt shows the doors that are said to lead on
-from the present room, each once, in order; so the best tip's comes first. An episode's account is the rooms
-and doors that led on. A reflection is asked for and read like a tip.
+An episode is written down as three words a door: whether it led on, the room, the door; the wrong door
+comes first, and the last one that led on is marked `far`, the word that the question ends with. So what a
+tip should say stands behind an earlier occurrence of the prompt's last word, which a small model learns to
+copy (from a place that is marked by its position alone it didn't). A tip is one room and the door that
+leads on from it. Of all that a view remembers (tips, the hint, and earlier episodes) a prompt shows the
+doors that are said to lead on from the present room, each once, in order; so the best tip's comes first. An
+episode's account is the rooms and doors that led on. A reflection is asked for and read like a tip.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from envs.base import EpisodeRecord, ParsedAction, ParsedReflection, PromptStyle
 from envs.doors.env import GOAL, OUTSIDE
 from envs.doors.options import Options
 
-NONE = "none"
+NONE, FAR = "none", "far"
 
 
 def vocabulary(options: Options) -> list[str]:
-    """Every word of the format, each once. 8 kinds and 6 doors: 23 words."""
-    frame = ["Room", "door:", "tips:", "Tip:", "on", "not", NONE, OUTSIDE, GOAL]
+    """Every word of the format, each once. 8 kinds and 6 doors: 24 words."""
+    frame = ["Room", "door:", "tips:", "Tip:", "on", "not", FAR, NONE, OUTSIDE, GOAL]
     return [*frame, *options.kind_words, *options.door_words]
 
 
@@ -71,13 +73,17 @@ class CompactStyle(PromptStyle):
                     yield door
 
     def tip_prompt(self, view: View, episode: EpisodeRecord) -> str:
-        """`[not ROOM DOOR] on ROOM DOOR ... Tip:`"""
+        """`[not ROOM DOOR] on ROOM DOOR ... far ROOM DOOR Tip: far`"""
+        tried = sorted(led_on(episode), key=lambda door: door[1])
+        marks = ["on" if right else "not" for _, right in tried]
+        if "on" in marks:
+            marks[-1] = FAR
         words = [
             word
-            for step, right in sorted(led_on(episode), key=lambda tried: tried[1])
-            for word in ("on" if right else "not", step.observation, step.actions[0])
+            for mark, (step, _) in zip(marks, tried, strict=True)
+            for word in (mark, step.observation, step.actions[0])
         ]
-        return " ".join([*words, "Tip:"])
+        return " ".join([*words, "Tip:", FAR])
 
     def parse_tip(self, response: str) -> ParsedReflection:
         """The answer if it is one room and one door and nothing else, else empty and invalid."""

@@ -1,8 +1,8 @@
-"""Rows for behaviour cloning in the compact format: play that looks rarely and half-heeds what it knows.
+"""Rows for behaviour cloning in the compact format: play that looks rarely and mostly heeds what it knows.
 
 Each move is drawn afresh:
 
-- with something seen among what it knows, it digs there with chance ½ (`HEED`);
+- with something seen among what it knows, it digs there with chance 0.8 (`HEED`);
 - otherwise it looks with chance 0.05 (`LOOKS`);
 - otherwise it digs in a random cell without landmark or hole.
 
@@ -25,7 +25,7 @@ from envs.scout.field import NAMES, SIDES, beside, cell_words, instances
 from envs.scout.options import Options
 from envs.warmstart import Play, Row
 
-HEED, LOOKS, GIVEN, CORRECT_NOTE = 0.5, 0.05, 0.5, 0.5
+HEED, LOOKS, GIVEN, CORRECT_NOTE = 0.8, 0.05, 0.5, 0.5
 
 
 def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:

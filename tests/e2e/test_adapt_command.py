@@ -20,8 +20,13 @@ SMALL = (
 )
 
 
-def test_each_attempt_reads_what_the_earlier_ones_taught(tmp_path: Path) -> None:
-    done = evaluate(tmp_path, "lamer-minesweeper-reflect", "--adapt", "3", *SMALL)
+#: One after the other: the first attempt's later trials would find earlier ones' tips in a shared book.
+SHARED = ("--set", "memory.tips.scope=environment", "--set", "agents.trials_in_flight=1")
+
+
+@pytest.mark.parametrize("books", [(), SHARED], ids=["a book each", "one book"])
+def test_each_attempt_reads_what_the_earlier_ones_taught(tmp_path: Path, books: tuple[str, ...]) -> None:
+    done = evaluate(tmp_path, "lamer-minesweeper-reflect", "--adapt", "3", *SMALL, *books)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = (tmp_path / "evals").iterdir()
     lines = [json.loads(line) for line in (folder / "adapt.jsonl").read_text().splitlines()]

@@ -245,7 +245,7 @@ def test_demonstrations_play_train_fields_only(monkeypatch: pytest.MonkeyPatch) 
     assert set(played) <= set(instances(SMALL, "train"))
 
 
-def test_demonstrations_look_rarely_and_heed_half_of_what_was_seen() -> None:
+def test_demonstrations_look_rarely_and_mostly_heed_what_was_seen() -> None:
     looks = blind = heeded = seen = 0
     for prompt, answer in rows(30_000):
         note, _, field = prompt.rpartition("Try ")
@@ -261,7 +261,7 @@ def test_demonstrations_look_rarely_and_heed_half_of_what_was_seen() -> None:
         seen += 1
         heeded += answer == CELLS[target]
     assert looks / blind == pytest.approx(0.05, abs=0.01)
-    assert heeded / seen == pytest.approx(0.5 + 0.5 / 13, abs=0.03)
+    assert heeded / seen == pytest.approx(0.8 + 0.2 / 13, abs=0.03)
 
 
 def test_the_text_format_has_no_word_level_warm_start() -> None:

@@ -72,7 +72,7 @@ def test_adding_is_fifo_without_duplicates_however_it_is_split(tips, limit, chun
     book, held, total = TipBook("task", limit), [], 0
     for start in range(0, len(tips), chunk):
         for entry in tips[start : start + chunk]:
-            if all((t.text, t.action, t.key) != (entry.text, entry.action, entry.key) for t in held):
+            if all(t.identity != entry.identity for t in held):
                 held.append(entry)
                 total += 1
         held = held[-limit:]
@@ -120,11 +120,17 @@ def test_the_threshold_is_decided_alike_wherever_a_row_lies():
             assert found == [min_cosine < at] * 2
 
 
-def test_an_exact_duplicate_changes_nothing_and_the_first_score_stays():
+def test_an_exact_duplicate_changes_nothing():
     book = TipBook("task")
-    assert book.add([tip(score=0.0), tip(score=1.0, step=3, source="u:1")]) == 1
-    assert [t.score for t in book.tips] == [0.0]
+    assert book.add([tip(score=0.0), tip(score=0.0, step=3, source="u:1")]) == 1
+    assert [t.source for t in book.tips] != ["u:1"]
     assert book.add([tip(action="south"), tip(text="other"), tip(key=(0.0, 1.0))]) == 4
+
+
+def test_a_tip_that_leads_to_success_later_ranks_by_its_success():
+    book = TipBook("task")
+    book.add([tip(text="old", score=0.0), tip(text="new", score=0.5), tip(text="old", score=1.0)])
+    assert [(t.text, t.score) for t in book.recall([1.0, 0.0])] == [("old", 1.0), ("new", 0.5)]
 
 
 def test_what_was_dropped_may_come_again():

@@ -57,12 +57,18 @@ def test_a_source_counts_once_whatever_is_written_again(buffer):
     assert buffer.tip_stats("train").added == 4
 
 
-def test_a_duplicate_is_dropped_and_the_first_score_stays(buffer):
+def test_a_duplicate_is_dropped_but_not_one_of_another_score(buffer):
     buffer.add_tips("train", "room", [tip("look", "a:0"), tip("look", "a:0", step=1)], "a:0")
-    entries = [tip("look", "b:0", score=1.0), tip("look", "b:0", "south"), tip("look", "b:0", key=(0, 1))]
-    assert buffer.add_tips("train", "room", entries, "b:0") == 3
+    entries = [
+        tip("look", "b:0"),
+        tip("look", "b:0", score=1.0),
+        tip("look", "b:0", "south"),
+        tip("look", "b:0", key=(0, 1)),
+    ]
+    assert buffer.add_tips("train", "room", entries, "b:0") == 4
     assert [(t.source, t.action, t.score) for t in buffer.read_tips("train", "room").entries] == [
         ("a:0", "north", 0.0),
+        ("b:0", "north", 1.0),
         ("b:0", "south", 0.0),
         ("b:0", "north", 0.0),
     ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentmem.config import PolicyConfig
     from envs.warmstart import Memory
 
-VERSION = 2
+VERSION = 3
 """Of everything that shapes the weights (tokenizers, demonstrations, training). Raise it with any change."""
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 POSITIONS = 512
