@@ -52,6 +52,15 @@ class EngineError(InfrastructureError):
     """An engine is dead, unreachable, or missed its deadline."""
 
 
+class EndpointError(InfrastructureError):
+    """A model behind an endpoint gave no answer within the patience that was set: it is down, too slow, or
+    wants fewer requests."""
+
+
+class EndpointRefusal(AgentMemError):
+    """An endpoint won't take this one request (too long, against its rules); others may go well."""
+
+
 class EnvError(InfrastructureError):
     """An environment crashed, hung beyond its deadline, or its worker died."""
 

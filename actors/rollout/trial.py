@@ -78,6 +78,7 @@ class _Play:
         "_env",
         "_episodes",
         "_failure",
+        "_instruction",
         "_limits",
         "_observation",
         "_policy",
@@ -112,12 +113,14 @@ class _Play:
         self._sampled = sum(saved.token_counts().values()) if saved else 0
         self._turns: list[Turn] = []
         self._observation = ""
+        self._instruction = saved.instruction if saved else ""
 
     async def run(self, progress: Progress | None) -> None:
         if self._over():
             return
         reflects = self._strategy.memory.needs_reflection
         situation = await self._env.reset(self._ticket.task.instance)
+        self._instruction = situation.instruction
         at_start = True
         while True:
             if reflects and len(self._reflections) < len(self._episodes):
@@ -141,6 +144,7 @@ class _Play:
             group_size=ticket.group_size,
             mode=ticket.mode,
             episodes=tuple(self._episodes),
+            instruction=self._instruction,
             reflections=tuple(self._reflections),
             wall_s=self._saved_wall_s + time.monotonic() - self._began,
             failure=self._failure,

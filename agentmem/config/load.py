@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,7 @@ from agentmem.config.schema import RunConfig
 from agentmem.failures import ConfigError
 
 Tree = dict[str, Any]
+S = TypeVar("S", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
@@ -131,9 +132,8 @@ def parse_assignments(assignments: Iterable[str]) -> Tree:
     return override({}, assignments)
 
 
-def _section(path: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The model whose field stands at the end of `path`, as far as it is one of ours."""
-    model: type[BaseModel] = RunConfig
+def _section(path: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel] | None:
+    """The model whose field stands at the end of `path` from `model`, as far as it is one of ours."""
     for part in path:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []
@@ -145,21 +145,21 @@ def _section(path: tuple[int | str, ...]) -> type[BaseModel] | None:
     return model
 
 
-def _line(error: ValidationError) -> str:
+def _line(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first problem as one line: key, what was found, what is allowed."""
     problem = error.errors()[0]
     path = tuple(problem["loc"])
     key = ".".join(str(p) for p in path)
     if problem["type"] == "extra_forbidden":
-        model = _section(path[:-1])
+        model = _section(path[:-1], kind)
         names = sorted(model.model_fields) if model else []
         near = difflib.get_close_matches(str(path[-1]), names, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         return f"unknown key '{key}' (value {problem['input']!r}): {hint}allowed are {', '.join(names)}"
     if problem["type"] == "missing":
         return f"{key} is missing: it has no default"
-    if problem["type"] == "value_error" and not path:
-        return problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "value_error":  # a section's own words, which begin with the key in it
+        return ".".join(filter(None, [key, problem["msg"].removeprefix("Value error, ")]))
     found = problem["input"]
     return f"{key} is {found!r} ({type(found).__name__}): {problem['msg'][0].lower()}{problem['msg'][1:]}"
 
@@ -202,10 +202,15 @@ def load_config(recipe: str, overrides: Iterable[str] = ()) -> RunConfig:
 
 def from_tree(tree: Tree) -> RunConfig:
     """A plain mapping -> RunConfig. Raises ConfigError."""
+    return checked(tree, RunConfig)
+
+
+def checked(tree: Tree, kind: type[S]) -> S:
+    """A plain mapping -> settings of this kind. Raises ConfigError."""
     try:
-        return RunConfig.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_line(error)) from error
+        raise ConfigError(_line(error, kind)) from error
 
 
 def to_yaml(config: RunConfig) -> str:

@@ -7,19 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
-Beta = Annotated[float, Field(ge=0, lt=1)]
-NonNegative = Annotated[int, Field(ge=0)]
-
-
-class Section(BaseModel):
-    """Strict: no unknown key, no silent conversion, no change after loading."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+from agentmem.config.section import Beta, Count, Fraction, NonNegative, Positive, Section
 
 
 class EnvConfig(Section):

@@ -174,6 +174,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group_size: int
     mode: Mode
     episodes: tuple[Episode, ...]
+    instruction: str = ""
+    """The instance's own task text, where it has one."""
     reflections: tuple[Turn, ...] = ()
     advice: tuple[Turn, ...] = ()
     wall_s: float = 0.0
