@@ -7,10 +7,7 @@ server of somebody else, the URL of its configuration is used, with the password
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from agentmem.app.run_buffer import open_buffer
 
 if TYPE_CHECKING:
     from agentmem.replay import Counters, ReplayBuffer
@@ -29,7 +28,6 @@ app = typer.Typer(help="A run's replay buffer: inspect, tail, export, dead.", no
 Run = Annotated[str, typer.Argument(help="Run: id, path, or `last`.")]
 Url = Annotated[str | None, typer.Option("--url", help="The replay server, if the run can't tell it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PASSWORD = "AGENTMEM_REDIS_PASSWORD"
 
 
 @app.command()
@@ -37,7 +35,7 @@ def inspect(run: Run, url: Url = None, as_json: AsJson = False) -> None:
     """Counters with their identity, groups, tips, bytes, drops, leases and cursors."""
     from agentmem.replay.inspect import summary
 
-    with _open(run, url) as buffer:
+    with open_buffer(run, url) as buffer:
         seen = summary(buffer)
         counters = buffer.counters()
     typer.echo(json.dumps(seen, indent=1) if as_json else _readable(seen, counters))
@@ -50,7 +48,7 @@ def tail(
     """The newest committed trials that are still there, in short; the newest is the last line."""
     from agentmem.replay.look import read_trials, stored_trials
 
-    with _open(run, url) as buffer:
+    with open_buffer(run, url) as buffer:
         lines = [_line(*pair) for pair in read_trials(buffer, stored_trials(buffer)[:n])]
     typer.echo("\n".join(reversed(lines)) if lines else "the buffer holds no finished trial")
 
@@ -64,7 +62,7 @@ def export(
     """Every stored trial as JSON, one a line: where it is, then the trial."""
     from agentmem.failures import ConfigError
 
-    with _open(run, url) as buffer:
+    with open_buffer(run, url) as buffer:
         if out is None:
             for line in _exported(buffer):
                 sys.stdout.write(line + "\n")
@@ -87,7 +85,7 @@ def dead(
     """Tickets that failed for good, with their reasons; the newest is the last line."""
     import msgspec
 
-    with _open(run, url) as buffer:
+    with open_buffer(run, url) as buffer:
         letters = buffer.dead_letters(n)
     if as_json:
         typer.echo("\n".join(msgspec.json.encode(letter).decode() for letter in letters))
@@ -101,49 +99,6 @@ def dead(
         )
     if not letters:
         typer.echo("no dead letters")
-
-
-@contextlib.contextmanager
-def _open(which: str, url: str | None) -> Iterator[ReplayBuffer]:
-    from agentmem.app.reporting.rundir import RunDir
-    from agentmem.replay import Settings
-    from agentmem.replay.look import look
-
-    run = RunDir.find(which)
-    section = _replay_section(run.config_path)
-    mib = section.get("byte_budget_mib")
-    settings = Settings(byte_budget=mib << 20) if isinstance(mib, int) and mib > 0 else None
-    url = url or _with_password(section.get("url"))
-    with look(run.name, url=url, data_dir=run.replay_dir, settings=settings) as buffer:
-        yield buffer
-
-
-def _replay_section(path: Path) -> dict[str, Any]:
-    """The section `replay` of a run's configuration."""
-    import yaml
-
-    from agentmem.failures import ConfigError
-
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return dict(tree.get("replay") or {})
-    except (OSError, yaml.YAMLError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
-
-
-def _with_password(url: Any) -> str | None:
-    """A configured URL with the password that isn't stored with it; None for an embedded server."""
-    from agentmem.failures import ConfigError
-
-    if not isinstance(url, str) or "://***@" not in url:
-        return url if isinstance(url, str) else None
-    if not (password := os.environ.get(PASSWORD)):
-        raise ConfigError(
-            f"the run's buffer is at {url}, whose password isn't stored: set {PASSWORD}, or give --url"
-        )
-    from urllib.parse import quote
-
-    return re.sub(r"://\*\*\*@", lambda _: f"://:{quote(password, safe='')}@", url)
 
 
 def _readable(seen: dict[str, Any], c: Counters) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.data_cli import app as data_app
 
@@ -28,6 +29,7 @@ model_app = typer.Typer(help="Models made here.", no_args_is_help=True)
 app.add_typer(envs_app, name="envs")
 app.add_typer(model_app, name="model")
 app.add_typer(buffer_app, name="buffer")
+app.add_typer(bank_app, name="bank")
 app.add_typer(data_app, name="data")
 
 Overrides = Annotated[

@@ -7,7 +7,7 @@ same sources give the same jobs with the same names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -44,11 +44,13 @@ class Job:
         return hashlib.blake2b(msgspec.json.encode(told), digest_size=10).hexdigest()
 
 
-def by_task(traces: Iterable[Trace], text_of: Callable[[Trace], str]) -> list[Situation]:
-    """Traces by task, each played course once. `text_of`: q, the task in words."""
+def by_task(traces: Iterable[Trace]) -> list[Situation]:
+    """Traces by task, each played course once. Raises ValueError for a trace without the task's text."""
     found: dict[tuple[str, str, str, str], dict[str, Trace]] = {}
     for trace in traces:
-        key = (trace.domain, str(trace.task_id), text_of(trace), trace.first)
+        if not trace.task_text.strip():
+            raise ValueError(f"trace {trace.source}: the task of {trace.domain} {trace.task_id} has no text")
+        key = (trace.domain, str(trace.task_id), trace.task_text, trace.first)
         same = found.setdefault(key, {})
         digest = trace.digest
         # Of the same course recorded twice, the name that sorts first: not the order decides.

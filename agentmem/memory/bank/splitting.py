@@ -46,8 +46,8 @@ def refuse_test_tasks(records: Sequence[BankRecord], tasks: Iterable[Task], bank
         names = sorted({f"{r.domain} {r.task_id}" for r in found})
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise ConfigError(
-            f"{bank} holds {len(found)} records of test tasks ({', '.join(names[:3])}{more}): training refuses "
-            "it; take them out"
+            f"{bank} holds {len(found)} records of test tasks ({', '.join(names[:3])}{more}): training "
+            "refuses it; take them out"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ def _spread(values: Sequence[int]) -> dict[str, float]:
     ordered = sorted(values)
 
     def rank(share: float) -> int:
-        return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+        return ordered[math.ceil(share * len(ordered)) - 1]
 
     mean = round(sum(ordered) / len(ordered), 1)
     return {"mean": mean, "median": rank(0.5), "p95": rank(0.95), "max": ordered[-1]}

@@ -54,8 +54,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     task_id: str | int
     split: Split
-    instruction: str
-    """The task's own text, where it has one."""
+    task_text: str
+    """The task in words; of a trial its instance's own text, which may be empty."""
     first: str
     """The first observation."""
     steps: tuple[Step, ...]
@@ -74,7 +74,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Names what was seen and done, wherever it was recorded."""
         seen = [(step.observation, "; ".join(step.actions), step.invalid) for step in self.steps]
-        told = (self.domain, self.task_id, self.instruction, self.first, seen, self.success, self.last)
+        told = (self.domain, self.task_id, self.task_text, self.first, seen, self.success, self.last)
         return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
 
 
@@ -100,7 +100,7 @@ def _traces(trial: _Trial) -> list[Trace]:
             domain=trial.task.environment,
             task_id=trial.task.instance,
             split=trial.task.split,
-            instruction=trial.instruction,
+            task_text=trial.instruction,
             first=episode.initial_observation,
             steps=episode.turns,
             stop=episode.stop,

@@ -1,0 +1,1 @@
+"""What `agentmem bank` needs of the other rooms: trials of runs and files, and a writer."""

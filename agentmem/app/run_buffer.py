@@ -1,0 +1,57 @@
+"""A run's replay buffer, opened to be read from: the run may be going on, or over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentmem.app.rundir import RunDir
+from agentmem.failures import ConfigError
+
+if TYPE_CHECKING:
+    from agentmem.replay import ReplayBuffer
+
+PASSWORD = "AGENTMEM_REDIS_PASSWORD"
+
+
+@contextlib.contextmanager
+def open_buffer(which: str, url: str | None = None) -> Iterator[ReplayBuffer]:
+    """The buffer of RUN, to read from. `url`: its server, if the run can't tell it. Raises AgentMemError."""
+    from agentmem.replay import Settings
+    from agentmem.replay.look import look
+
+    run = RunDir.find(which)
+    section = _replay_section(run.config_path)
+    mib = section.get("byte_budget_mib")
+    settings = Settings(byte_budget=mib << 20) if isinstance(mib, int) and mib > 0 else None
+    url = url or _with_password(section.get("url"))
+    with look(run.name, url=url, data_dir=run.replay_dir, settings=settings) as buffer:
+        yield buffer
+
+
+def _replay_section(path: Path) -> dict[str, Any]:
+    """The section `replay` of a run's configuration."""
+    import yaml
+
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return dict(tree.get("replay") or {})
+    except (OSError, yaml.YAMLError, AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
+
+
+def _with_password(url: Any) -> str | None:
+    """A configured URL with the password that isn't stored with it; None for an embedded server."""
+    if not isinstance(url, str) or "://***@" not in url:
+        return url if isinstance(url, str) else None
+    if not (password := os.environ.get(PASSWORD)):
+        raise ConfigError(
+            f"the run's buffer is at {url}, whose password isn't stored: set {PASSWORD}, or give --url"
+        )
+    from urllib.parse import quote
+
+    return re.sub(r"://\*\*\*@", lambda _: f"://:{quote(password, safe='')}@", url)
