@@ -6,6 +6,7 @@ Nothing but `build` and `split` writes, and those only the files that they are g
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ import typer
 if TYPE_CHECKING:
     from agentmem.config.bank import BankConfig
     from agentmem.memory.bank.builder import Tally
+    from agentmem.memory.bank.files import BankFiles
+    from agentmem.memory.bank.grouping import Job
     from agentmem.memory.bank.records import BankRecord
     from agentmem.memory.bank.splitting import Task
 
@@ -53,31 +56,34 @@ def build(
     import asyncio
 
     from agentmem.app.bank.sources import collect
-    from agentmem.failures import ConfigError
+    from agentmem.failures import ConfigError, InfrastructureError
     from agentmem.memory.bank.files import open_bank
     from agentmem.memory.bank.grouping import by_task, plan
 
     config = _config(model, url, overrides or [])
+    traces = collect(sources, config.env_options, typer.echo)
+    jobs = plan(by_task(traces), config.kind, config.per_task, config.traces)
+    if not jobs:
+        raise ConfigError(
+            f"kind is '{config.kind}', but no task has the traces for it ('auto' takes what there is)"
+        )
     with open_bank(out) as files:
+        before = len(files.records)
         if files.torn:
             typer.echo(f"{out}: a torn last line is dropped: the build that wrote it was interrupted")
-        traces = collect(sources, config.env_options, typer.echo)
-        jobs = plan(by_task(traces), config.kind, config.per_task, config.traces)
-        if not jobs:
-            raise ConfigError(
-                f"kind is {config.kind!r}: no task has the traces for it (allowed besides: auto)"
-            )
-        before = len(files.records)
         try:
             tally = asyncio.run(_build(config, files, jobs))
-        except KeyboardInterrupt:
-            typer.echo("Interrupted; the same command goes on, and asks nothing twice.")
-            raise typer.Exit(INTERRUPTED_EXIT) from None
+        except (KeyboardInterrupt, InfrastructureError) as error:
+            so_far = f"{out}: {len(files.records)} records so far"
+            typer.echo(f"{so_far}; the same command goes on, and asks nothing twice")
+            if isinstance(error, KeyboardInterrupt):
+                raise typer.Exit(INTERRUPTED_EXIT) from None
+            raise
         typer.echo(f"{out}: {len(files.records)} records, {len(files.records) - before} of them new")
         typer.echo(_told(tally))
 
 
-async def _build(config: BankConfig, files: Any, jobs: Any) -> Tally:
+async def _build(config: BankConfig, files: BankFiles, jobs: Sequence[Job]) -> Tally:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -157,9 +163,8 @@ def check(
     number_of = {record.id: number for number, record in numbered}
     for record in forbidden_records([record for _, record in numbered], forbidden):
         where = forbidden.get(record.task, f"a task of the split {record.split.value}")
-        lines.append(
-            f"line {number_of[record.id]}, field task_id: {record.domain} {record.task_id!r} is {where}"
-        )
+        told = f"{record.domain} {record.task_id!r} is {where}"
+        lines.append(f"line {number_of[record.id]}, field task_id: {told}")
     for line in lines[:LISTED]:
         typer.echo(line)
     if len(lines) > LISTED:

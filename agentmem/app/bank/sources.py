@@ -114,7 +114,7 @@ def _in_words(traces: Iterable[Trace], options: Mapping[str, Any]) -> Iterator[T
             text = task_text(trace.domain, style(trace.domain), "", trace.first)
         except EnvSetupError as error:
             raise ConfigError(
-                f"trial {trace.source.rpartition(':')[0]} has no instruction, and its environment can't tell its "
-                f"rules: {error}"
+                f"trial {trace.source.rpartition(':')[0]} has no instruction, and its environment can't tell "
+                f"its rules: {error}"
             ) from error
         yield msgspec.structs.replace(trace, task_text=text)

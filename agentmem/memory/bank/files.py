@@ -64,12 +64,14 @@ class BankFiles:
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ConfigError(f"{answers}, line {number}: no answer of a writer: {error}") from None
             self._answers[stored.key] = stored.answer
-        self._bank_writer = LineWriter(path)
-        self._answer_writer = LineWriter(answers)
+        self._writers: dict[Path, LineWriter] = {}
+        for file in (path, answers):
+            if file.exists():
+                self._writer(file)  # cuts a torn line off
 
     def append(self, record: BankRecord) -> None:
         """One more record."""
-        self._bank_writer.write([record])
+        self._writer(self.path).write([record])
         self.records.append(record)
 
     def remembered(self, key: str) -> Answer | None:
@@ -78,13 +80,19 @@ class BankFiles:
 
     def remember(self, key: str, answer: Answer) -> None:
         """Keep an answer, before anything is made of it."""
-        self._answer_writer.write([_Stored(key=key, answer=answer)])
+        self._writer(answers_path(self.path)).write([_Stored(key=key, answer=answer)])
         self._answers[key] = answer
 
     def close(self) -> None:
         """Idempotent."""
-        self._bank_writer.close()
-        self._answer_writer.close()
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, path: Path) -> LineWriter:
+        """A file is made by its first line."""
+        if path not in self._writers:
+            self._writers[path] = LineWriter(path)
+        return self._writers[path]
 
 
 @contextlib.contextmanager
