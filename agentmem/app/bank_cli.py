@@ -157,7 +157,9 @@ def check(
     if overrides and not against:
         raise ConfigError(f"--set {overrides[0]}: belongs to --against, which isn't given")
     options = parse_assignments(overrides or ())
-    forbidden = {task: name for name in against or () for task in _tasks(name, options)}
+    forbidden: dict[Task, str] = {}
+    for name in against or ():
+        forbidden |= _tasks(name, options)
     numbered, faults = read_records(bank)
     lines = [str(fault) for fault in faults]
     number_of = {record.id: number for number, record in numbered}

@@ -38,11 +38,7 @@ def collect(sources: Sequence[str], options: Mapping[str, Any], say: Say) -> lis
         out = f"; {left} of the evaluation's split are left out" if left else ""
         say(f"{source}: {len(kept)} traces of {tasks} tasks{out}")
         if not kept:
-            why = (
-                "all its trials are evaluation's"
-                if left
-                else "it holds no episode that was played to its end"
-            )
+            why = "all its trials are evaluation's" if left else "it holds no episode played to its end"
             raise ConfigError(f"--from {source}: {why}, so there is nothing to write hints from")
         found += kept
     return found
