@@ -216,7 +216,8 @@ class Endpoint:
         prompt, completion = (n if isinstance(n, int) and n >= 0 else None for n in counts)
         cut = choice.get("finish_reason") == "length"
         return Answer(
-            text=text or "",
+            # Half a character (a pair of surrogates that max_tokens cut) can't be stored.
+            text=(text or "").encode("utf-8", "replace").decode("utf-8"),
             finish_reason=FinishReason.LENGTH if cut else FinishReason.STOP,
             prompt_tokens=prompt,
             completion_tokens=completion,

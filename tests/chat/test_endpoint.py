@@ -92,6 +92,11 @@ def test_tokens_that_the_server_does_not_tell_are_unknown(server: WriterEndpoint
     assert asking(settings(server)) == Answer(text="")
 
 
+def test_half_a_character_at_the_end_of_an_answer_is_replaced(server: WriterEndpoint) -> None:
+    server.instead = lambda body: Response(b'{"choices": [{"message": {"content": "Go. \\ud83d"}}]}')
+    assert asking(settings(server)).text == "Go. ?"
+
+
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
 def test_what_may_go_well_later_is_tried_again_with_growing_pauses(
     server: WriterEndpoint, status: int

@@ -107,6 +107,10 @@ class Server:
                 )
                 with lock:
                     response = answer(request)
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked has gone
+                    self.give(response)
+
+            def give(self, response: Response) -> None:
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.kind)
                 self.send_header("Content-Length", str(len(response.body)))

@@ -49,6 +49,8 @@ class WriterEndpoint(Server):
             return as_json({"error": {"message": f"Incorrect API key provided: {given}"}}, 401)
         if (request.method, request.path) != ("POST", "/v1/chat/completions"):
             return as_json({"error": {"message": "no such place"}}, 404)
+        if len(request.body) < int(request.headers.get("content-length", 0)) or not request.body:
+            return trouble(400, "who asked has gone")  # cancelled while it was sent
         body = request.json()
         with self._counting:
             self.asked.append(body)
