@@ -34,6 +34,14 @@ async def test_success_ends_the_trial() -> None:
     assert len(policy.asked) == 4
 
 
+async def test_a_trial_carries_its_task_in_words() -> None:
+    first = await play(Hall(), ScriptedPolicy(["left"]), ticket("l"))
+    assert first.instruction == "leave the hall"
+    assert decode_trial(encode_trial(first)).instruction == "leave the hall"
+    over = await play(Hall(), ScriptedPolicy([]), ticket("l"), saved=first)
+    assert over.instruction == "leave the hall"
+
+
 async def test_every_episode_starts_from_the_identical_observation() -> None:
     env = Hall()
     trial = await play(env, ScriptedPolicy(lambda p, k: "right"), ticket("lr"))
