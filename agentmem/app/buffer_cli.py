@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentmem.app.run_buffer import open_buffer
+from agentmem.app.reporting.run_buffer import open_buffer
 
 if TYPE_CHECKING:
     from agentmem.replay import Counters, ReplayBuffer

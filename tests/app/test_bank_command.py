@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agentmem.app.cli import app
-from agentmem.app.examples import ExampleStore
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.examples import ExampleStore
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import load_config, to_yaml
 from agentmem.failures import AgentMemError, ConfigError, EndpointError, ModelError
 from agentmem.memory.bank.records import read_bank

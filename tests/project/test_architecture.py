@@ -27,6 +27,7 @@ ROOF = {
     "evaluation": {"live", "reporting"},
     "training": {"evaluation", "live", "models", "reporting"},
     "sweeps": {"live", "reporting"},
+    "bank": {"models", "reporting"},
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.

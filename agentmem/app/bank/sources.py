@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from agentmem.app.examples import load_examples
-from agentmem.app.run_buffer import open_buffer
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.examples import load_examples
+from agentmem.app.reporting.run_buffer import open_buffer
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.failures import ConfigError, ReplayError
 from agentmem.memory.bank.traces import Trace, read_traces, traces_of
 from agentmem.trajectory import Split, Trial

@@ -55,7 +55,7 @@ async def open_writer(config: BankConfig, say: Callable[[str], None]) -> AsyncIt
 
 def local_model(config: BankConfig) -> Path:
     """The directory of an engine's model, known to serve chat messages. Raises ModelError."""
-    from agentmem.app.models import resolve
+    from agentmem.app.models.resolve import resolve
 
     if config.model == "tiny":
         raise ConfigError(

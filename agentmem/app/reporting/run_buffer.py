@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentmem.app.rundir import RunDir
+from agentmem.app.reporting.rundir import RunDir
 from agentmem.failures import ConfigError
 
 if TYPE_CHECKING:
