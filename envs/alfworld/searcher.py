@@ -1,4 +1,4 @@
-"""A scripted agent for ALFWorld: it knows what to do with a thing that is found, and searches in a poor order.
+"""A scripted agent for ALFWorld: it knows what to do with a thing once found, and searches in a poor order.
 
 It looks into one place after another, in the order in which the room lists them, so cabinets and drawers by
 the dozen come before countertops and tables. A hint changes the order: kinds of places that it names
