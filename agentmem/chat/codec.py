@@ -87,6 +87,11 @@ class ChatCodec:
             return self._encode_text(prompt)
         return self._tokens(self.render(prompt))
 
+    def plain(self, text: str) -> tuple[int, ...]:
+        """The ids of a text as it is, without <bos>: what an answer is made of."""
+        ids = self._words.encode(text) if self._words else None
+        return tuple(ids) if ids is not None else self._tokens(text)
+
     def extend(
         self, messages: Sequence[MessageLike] | Sequence[tuple[str, str]], after: Exchange | None
     ) -> Rendered:
@@ -204,11 +209,9 @@ class ChatCodec:
         return AutoTokenizer.from_pretrained(str(self.path), local_files_only=True)
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
-        ids = self._words.encode(text) if self._words else None
-        if ids is None:
-            ids = self._backend.encode(text, add_special_tokens=False).ids
-        if self.bos_token_id is None or (ids and ids[0] == self.bos_token_id):
-            return tuple(ids)
+        ids = self.plain(text)
+        if self.bos_token_id is None or ids[:1] == (self.bos_token_id,):
+            return ids
         return (self.bos_token_id, *ids)
 
     def _decode_ids(self, ids: Sequence[int]) -> str:

@@ -1,5 +1,6 @@
 """One strict configuration tree: a recipe (YAML in `agentmem/recipes/`), overridden by `--set key=value`."""
 
+from agentmem.config.advice import AdviceConfig, Stage1Config
 from agentmem.config.load import list_recipes, load_config, to_yaml
 from agentmem.config.schema import (
     AgentsConfig,
@@ -22,6 +23,7 @@ from agentmem.config.schema import (
 )
 
 __all__ = [
+    "AdviceConfig",
     "AgentsConfig",
     "CreditConfig",
     "EngineConfig",
@@ -35,6 +37,7 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SamplingConfig",
+    "Stage1Config",
     "SupervisionConfig",
     "TelemetryConfig",
     "WarmupConfig",

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from agentmem.config.advice import AdviceConfig
+from agentmem.config.advice import check as check_advice
 from agentmem.config.section import Beta, Count, Fraction, NonNegative, Positive, Section
 
 
@@ -341,11 +343,12 @@ class RunConfig(Section):
     """Everything that a run is made of."""
 
     recipe: str = ""
-    method: Literal["lamer", "rl", "empo2"] = "lamer"
+    method: Literal["lamer", "rl", "empo2", "mempi", "mempi-stage1"] = "lamer"
     seed: NonNegative = 0
     env: EnvConfig
     rollout: RolloutConfig = RolloutConfig()
     memory: MemoryConfig = MemoryConfig()
+    advice: AdviceConfig = AdviceConfig()
     policies: dict[str, PolicyConfig]
     engines: dict[str, EngineConfig]
     agents: AgentsConfig = AgentsConfig()
@@ -433,6 +436,8 @@ class RunConfig(Section):
                 self.memory.tips.max_tokens,
                 f"must be below policies.agent.context_length ({agent.context_length})",
             )
+        if self.method in ("mempi", "mempi-stage1"):
+            check_advice(self, refuse)
         samplings = {"rollout": self.rollout.sampling, "evaluation": self.evaluation.sampling}
         for section, sampling in samplings.items():
             longest = max(sampling.max_tokens, sampling.reflect_max_tokens)

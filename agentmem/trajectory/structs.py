@@ -70,6 +70,9 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     """The method's own draw for this update (EMPO²: which of its three modes)."""
     tips: str = ""
     """EMPO²: the namespace whose tips this trial may read and adds to; empty: it does neither."""
+    advice: str = ""
+    """Mem-π: the trial's branch of its group. `generate` and `abstain`: the decision is forced, `free`: the
+    memory policy decides. Empty: it isn't asked."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
