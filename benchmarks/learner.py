@@ -32,7 +32,7 @@ from learner.batching.tensors import MicroBatch, Shard, shards
 from learner.loss import DeviceBatch, logprobs, share
 from learner.model import PolicyModel
 from learner.rank import LearnerRank
-from learner.rows import Row
+from learner.row import Row
 from learner.settings import RankSettings
 from learner.sft import SftConfig, train
 from learner.zero import quiet

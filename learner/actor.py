@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from learner.batching.tensors import Shard
     from learner.rank import Groups, LearnerRank
     from learner.result import Prepared, UpdateResult
+    from learner.row import Row
     from learner.rows import Values
 
 
@@ -59,9 +60,11 @@ class RankActor:
         """Process id."""
         return os.getpid()
 
-    def update_groups(self, groups: Groups, version: int, replayed: int) -> UpdateResult:
+    def update_groups(
+        self, groups: Groups, version: int, replayed: int, examples: Sequence[Row] = ()
+    ) -> UpdateResult:
         """A single rank's whole update."""
-        return self.learner.update_groups(groups, version, replayed)
+        return self.learner.update_groups(groups, version, replayed, examples)
 
     def prepare_values(self, groups: Groups) -> Any:
         """One shard per rank, each a return value of its own."""
@@ -72,17 +75,26 @@ class RankActor:
         """Read the value head."""
         return self.learner.values(shard)
 
+    def prepare_rows(self, rows: Sequence[Row]) -> Any:
+        """One shard per rank, each a return value of its own."""
+        parts = self.learner.prepare_rows(rows)
+        return tuple(parts) if self.world > 1 else parts[0]
+
+    def likelihood(self, shard: Shard) -> tuple[float, int]:
+        """Log-probs of a shard's tokens."""
+        return self.learner.likelihood(shard)
+
     def shape_values(self, groups: Groups, read: Sequence[dict[int, float]]) -> Values:
         """All ranks' values in the shape of the groups."""
         return self.learner.shape_values(groups, read)
 
     def prepare_shards(
-        self, groups: Groups, values: Values | None, replayed: int
+        self, groups: Groups, values: Values | None, replayed: int, examples: Sequence[Row] = ()
     ) -> tuple[Prepared | Shard, ...]:
         """What was prepared (without shards), then one shard per rank."""
         import dataclasses
 
-        prepared = self.learner.prepare(groups, values, replayed)
+        prepared = self.learner.prepare(groups, values, replayed, examples)
         return (dataclasses.replace(prepared, shards=[]), *prepared.shards)
 
     def update(self, shard: Shard) -> tuple[bool, dict[str, float]]:

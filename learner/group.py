@@ -8,6 +8,7 @@ used afterwards and should be closed and started anew from a checkpoint. Calls b
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from agentmem.weights import WeightUpdate
 from agentmem.weights.collective import Wire
 from learner import checkpoint
 from learner.result import UpdateResult, result_of
+from learner.row import Row
 from learner.settings import RankSettings
 
 GRACE_S = 5.0
@@ -92,10 +94,12 @@ class LearnerGroup:
         groups: Sequence[Sequence[Trial | bytes]],
         version: int,
         replayed: Sequence[Sequence[Trial | bytes]] = (),
+        examples: Sequence[Row] = (),
     ) -> UpdateResult:
         """Train on complete groups (trials, or as `encode_trial` gives them) with the weights of `version`.
 
         `replayed` are groups that were trained before: their ratios are against the engine's log-probs.
+        `examples` are rows of `learner.stage1`, for a memory policy: beside groups or, without any, alone.
 
         Raises NumericsError after too many updates without a finite gradient, LearnerError if a rank is lost.
         """
@@ -103,7 +107,9 @@ class LearnerGroup:
             [t if isinstance(t, bytes) else encode_trial(t) for t in group] for group in (*groups, *replayed)
         ]
         if self.world == 1:
-            result: UpdateResult = self._rank0("update", "update_groups", payload, version, len(replayed))
+            result: UpdateResult = self._rank0(
+                "update", "update_groups", payload, version, len(replayed), examples
+            )
             return result
         values = None
         if self.settings.has_values:
@@ -113,7 +119,7 @@ class LearnerGroup:
                 {r: a.values.remote(p) for r, (a, p) in enumerate(zip(self.actors, parts, strict=True))},
             )
             values = self._rank0("values", "shape_values", payload, read)
-        parts = self._split("prepare", "prepare_shards", payload, values, len(replayed))
+        parts = self._split("prepare", "prepare_shards", payload, values, len(replayed), examples)
         prepared, shards = parts[0], parts[1:]
         told = self._wait(
             "update",
@@ -122,6 +128,18 @@ class LearnerGroup:
         applied, metrics = told[0]
         (rows,) = self._wait("prepare", {0: prepared})
         return result_of(version, applied, metrics, rows)
+
+    def example_loss(self, rows: Sequence[Row]) -> float:
+        """Mean of -log π over the trained tokens of rows, in nats, under the present weights."""
+        parts = self._split("likelihood", "prepare_rows", list(rows))
+        read: list[tuple[float, int]] = self._wait(
+            "likelihood",
+            {r: a.likelihood.remote(p) for r, (a, p) in enumerate(zip(self.actors, parts, strict=True))},
+        )
+        tokens = sum(n for _, n in read)
+        if tokens == 0:
+            raise ValueError(f"{len(rows)} rows have no trained token")
+        return -math.fsum(total for total, _ in read) / tokens
 
     def publish(self, version: int, engines: Sequence[str] = ()) -> WeightUpdate:
         """Write the weights for `engines` to fetch; returns the manifest to announce to them."""
@@ -193,11 +211,11 @@ class LearnerGroup:
         return self._wait(phase, {0: getattr(self.actors[0], method).remote(*args)})[0]
 
     def _split(self, phase: str, method: str, *args: Any) -> list[Any]:
-        """Call a method of rank 0 that returns a tuple; its elements stay in the object store."""
+        """Call a method of rank 0 that returns a part for each rank; the parts stay in the object store."""
         self._check_open()
         count = self.world + (method == "prepare_shards")
-        refs: list[Any] = getattr(self.actors[0], method).options(num_returns=count).remote(*args)
-        return refs
+        refs = getattr(self.actors[0], method).options(num_returns=count).remote(*args)
+        return list(refs) if count > 1 else [refs]
 
     def _wait(self, phase: str, calls: dict[int, Any]) -> list[Any]:
         """Answers of calls {rank: reference}, in the order of ranks, within the deadline."""

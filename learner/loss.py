@@ -63,6 +63,7 @@ class DeviceBatch:
     engine: Tensor
     replayed: Tensor
     off_policy: Tensor
+    part: Tensor
     turn: Tensor
     unit_tokens: Tensor | None
     ways: tuple[tuple[Processing, int, int], ...]
@@ -89,6 +90,7 @@ class DeviceBatch:
             engine=put(micro.engine),
             replayed=put(micro.replayed),
             off_policy=put(micro.off_policy),
+            part=put(micro.part),
             turn=put(micro.turn),
             unit_tokens=None if unit is None else put(unit),
             ways=tuple((Processing.of(how), begin, end) for how, begin, end in micro.sampling),

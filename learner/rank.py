@@ -28,12 +28,13 @@ from learner import checkpoint, export
 from learner.batching.choose import choose_strategy, has_flash_attention
 from learner.batching.tensors import Shard, shards
 from learner.forward import Processing, token_logprobs
-from learner.intrinsic import IntrinsicRewards
 from learner.loss import DeviceBatch, logprobs
+from learner.method import method_of
 from learner.model import PolicyModel, load_base, load_model
 from learner.rendezvous import HashStore, Store, join
 from learner.result import Prepared, UpdateResult, result_of
-from learner.rows import Values, build_rows, shape_values, value_rows
+from learner.row import Row
+from learner.rows import Values, shape_values, value_rows
 from learner.schedule import lr_factor
 from learner.settings import RankSettings
 from learner.update import UpdateRun
@@ -61,6 +62,7 @@ class LearnerRank:
             torch.cuda.set_device(device)
         join(store or HashStore(), rank, world, device, settings.learner.timeout_s)
         torch.manual_seed(settings.seed)
+        self.method = method_of(settings, rank)
         self.strategy = choose_strategy(settings.learner.plan, device)
         attention = (
             "flash_attention_2" if self.strategy == "packed" and has_flash_attention(device) else "sdpa"
@@ -68,10 +70,6 @@ class LearnerRank:
         self.model: PolicyModel = load_model(settings, device, attention)
         self.engine = ZeroEngine(self.model, settings, world, device)
         self.reference = self._reference(attention)
-        self.intrinsic: IntrinsicRewards | None = None
-        memory = settings.memory
-        if rank == 0 and memory is not None and memory.novelty.coefficient > 0:
-            self.intrinsic = IntrinsicRewards(memory)
         self.updates_done = 0
         self.bad_in_row = 0
         self.skipped_updates = 0
@@ -79,23 +77,20 @@ class LearnerRank:
 
     # ------------------------------------------------------------------ rank 0: from trials to shards
 
-    def prepare(self, groups: Groups, values: Values | None = None, replayed: int = 0) -> Prepared:
+    def prepare(
+        self,
+        groups: Groups,
+        values: Values | None = None,
+        replayed: int = 0,
+        examples: Sequence[Row] = (),
+    ) -> Prepared:
         """Decode, credit, merge and plan. With PPO, `values` come from `prepare_values` and `values`.
 
-        The last `replayed` groups were trained before.
+        The last `replayed` groups were trained before. `examples` are trained beside the trials' rows.
         """
         started = time.perf_counter()
         cfg = self.settings.learner
-        trials = decoded(groups)
-        batch = build_rows(
-            trials,
-            self.settings.credit,
-            policy=self.settings.policy,
-            invalid_penalty=self.settings.invalid_penalty,
-            values=values,
-            replayed=replayed,
-            intrinsic=None if self.intrinsic is None else self.intrinsic.of(trials, replayed),
-        )
+        batch = self.method.rows(decoded(groups), values=values, replayed=replayed, examples=examples)
         parts, plan = shards(
             batch.rows,
             strategy=self.strategy,
@@ -105,14 +100,12 @@ class LearnerRank:
             seed=random.Random(f"{self.settings.seed}:{self.updates_done}").getrandbits(32),
             merge=cfg.merge_turns,
         )
-        return Prepared(batch.stats, plan, batch.records, parts, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return Prepared(batch.stats, plan, batch.records, parts, seconds, batch.numbers)
 
     def prepare_values(self, groups: Groups) -> list[Shard]:
         """PPO: shards that only read the value head, one per rank."""
-        rows, _ = value_rows(decoded(groups), self.settings.invalid_penalty)
-        return shards(
-            rows, strategy=self.strategy, budget=self.settings.learner.token_budget, ranks=self.world
-        )[0]
+        return self.prepare_rows(value_rows(decoded(groups), self.settings.invalid_penalty)[0])
 
     def shape_values(self, groups: Groups, read: Iterable[dict[int, float]]) -> Values:
         """PPO: what all ranks' `values` read, in the shape that `prepare` wants."""
@@ -122,6 +115,11 @@ class LearnerRank:
         for part in read:
             known.update(part)
         return shape_values(trials, places, [known[i] for i in range(len(places))])
+
+    def prepare_rows(self, rows: Sequence[Row]) -> list[Shard]:
+        """Shards of rows that are only read, one per rank."""
+        budget = self.settings.learner.token_budget
+        return shards(rows, strategy=self.strategy, budget=budget, ranks=self.world)[0]
 
     # ------------------------------------------------------------------ all ranks
 
@@ -135,6 +133,17 @@ class LearnerRank:
                 _, values = self.model(batch.ids, batch.index, batch.positions, batch.value_at)
                 out.update(zip(micro.value_row.tolist(), values.tolist(), strict=True))
         return out
+
+    @torch.no_grad()
+    def likelihood(self, shard: Shard) -> tuple[float, int]:
+        """Sum of the log-probs of the shard's tokens under the present weights, and their number."""
+        total, tokens = 0.0, 0
+        for mini in shard.minibatches:
+            for micro in mini.micro:
+                found = self.logprobs(DeviceBatch.of(micro, self.device, "token"), self.model)
+                total += float(found.double().sum())
+                tokens += len(micro.targets)
+        return total, tokens
 
     def update(self, shard: Shard) -> tuple[bool, dict[str, float]]:
         """Train on this rank's shard: whether any step was applied, and the metrics (the same on every rank).
@@ -171,14 +180,16 @@ class LearnerRank:
             )
         return applied, metrics
 
-    def update_groups(self, groups: Groups, version: int, replayed: int = 0) -> UpdateResult:
+    def update_groups(
+        self, groups: Groups, version: int, replayed: int = 0, examples: Sequence[Row] = ()
+    ) -> UpdateResult:
         """A single rank's whole update. Raises ValueError if there are more ranks."""
         if self.world != 1:
             raise ValueError(f"update_groups is for a single rank, there are {self.world}")
         values = None
         if self.settings.has_values:
             values = self.shape_values(groups, [self.values(s) for s in self.prepare_values(groups)])
-        prepared = self.prepare(groups, values, replayed)
+        prepared = self.prepare(groups, values, replayed, examples)
         applied, metrics = self.update(prepared.shards[0])
         return result_of(version, applied, metrics, prepared)
 
@@ -260,7 +271,7 @@ class LearnerRank:
                 "updates_done": self.updates_done,
                 "bad_in_row": self.bad_in_row,
                 "skipped_updates": self.skipped_updates,
-                "novelty": self.intrinsic.state() if self.intrinsic is not None else None,
+                **self.method.state(),
                 "torch": torch.get_rng_state(),
                 "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             },
@@ -285,8 +296,7 @@ class LearnerRank:
         own = torch.load(found.path / f"rank-{self.rank:05d}.pt", weights_only=True)
         self.updates_done, self.bad_in_row = own["updates_done"], own["bad_in_row"]
         self.skipped_updates = own["skipped_updates"]
-        if self.intrinsic is not None:
-            self.intrinsic.restore(own["novelty"] or {})
+        self.method.restore(own)
         torch.set_rng_state(own["torch"])
         if own["cuda"] is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(own["cuda"], self.device)
@@ -321,7 +331,7 @@ class LearnerRank:
 
     def _reference(self, attention: str) -> PolicyModel | None:
         """A frozen copy of the start, if a KL term needs it; with LoRA, the model without adapter."""
-        if self.settings.objective.kl_coef == 0 or self.settings.lora is not None:
+        if self.method.kl_coef == 0 or self.settings.lora is not None:
             return None
         frozen = PolicyModel(
             load_base(self.settings.model, self.settings.dtype, self.device, attention)

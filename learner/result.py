@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from learner.batching.tensors import PlanStats, Shard
-from learner.rows import RowStats, TrialRecord
+from learner.row import RowStats, TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class Prepared:
     records: list[TrialRecord]
     shards: list[Shard]
     seconds: float
+    numbers: dict[str, float] = field(default_factory=dict)
+    """What the method has to report of the groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class UpdateResult:
     `metrics`: policy_loss, entropy (nats), kl, value_loss (PPO), ratio_mean, clip_fraction, mismatch_kl,
     masked_share, grad_norm (before clipping), lr, tokens_trained, steps, skipped_steps, empty, and seconds:
     prepare_s, old_s, forward_s, backward_s, step_s, update_s (rank 0), and cpu_s, CPU seconds of rank 0.
-    `empty` 1: no usable row, nothing was done.
+    `empty` 1: no usable row, nothing was done. A method adds its own (`Method.metrics`).
     """
 
     version: int
@@ -42,7 +44,7 @@ def result_of(version: int, applied: bool, metrics: dict[str, float], prepared: 
     return UpdateResult(
         version=version + int(applied),
         applied=applied,
-        metrics={**metrics, "prepare_s": prepared.seconds},
+        metrics={**prepared.numbers, **metrics, "prepare_s": prepared.seconds},
         rows=prepared.rows,
         plan=prepared.plan,
         records=prepared.records,

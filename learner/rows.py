@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from agentmem.failures import AgentMemError
@@ -25,6 +24,7 @@ from learner.credit.assign import Credit, assign
 from learner.credit.gae import explained_variance
 from learner.credit.scaling import divide_by_rms
 from learner.credit.trial import EpisodeRewards, TrialAdvantages, TrialRewards, usable_rewards
+from learner.row import Row, RowBatch, RowStats, TrialRecord
 
 if TYPE_CHECKING:
     from agentmem.config.schema import CreditConfig
@@ -39,86 +39,6 @@ Values = Sequence[Sequence[Sequence[Sequence[float]] | None]]
 
 Intrinsic = Sequence[Sequence[Sequence[Sequence[float]] | None]]
 """[group][trial][episode][act turn]: what is added to the rewards; None for a trial that gets nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One turn to be trained. `engine` and `versions` are as long as `response`.
-
-    The first `forced` response ids weren't sampled: they are input, not trained. `trial` numbers the trials
-    of the update. `value_target` (PPO, act turns): what the value head should say at the last prompt token.
-    """
-
-    prompt: tuple[int, ...]
-    response: tuple[int, ...]
-    engine: tuple[float, ...]
-    versions: tuple[int, ...]
-    sampling: Sampling
-    advantage: float
-    trial: int
-    kind: TurnKind = TurnKind.ACT
-    forced: int = 0
-    value_target: float | None = None
-    replayed: bool = False
-    """Of a group that was trained before: its ratio is against `engine`."""
-    off_policy: bool = False
-    """EMPO²: `prompt` isn't the one that was answered, but the same without tips."""
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """What the model reads: all but the last response id, which is only predicted."""
-        return self.prompt + self.response[:-1]
-
-    @property
-    def trained(self) -> int:
-        """Number of trained tokens."""
-        return len(self.response) - self.forced
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """What became of a consumed trial. `advantages`: those of its act turns, then of its reflections."""
-
-    ticket: str
-    member: int
-    reward: float | None
-    advantages: tuple[float, ...]
-    tokens: int
-    """Trained tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowStats:
-    """Counts of one batch. `reward_mean` is over usable trials: the sum of a trial's learning rewards."""
-
-    trials: int = 0
-    unusable_trials: int = 0
-    intrinsic_mean: float = 0.0
-    """Over usable trials: the sum of a trial's intrinsic rewards."""
-    turns: int = 0
-    """Turns of the trained policy in usable trials that have an advantage."""
-    rows: int = 0
-    zero_rows: int = 0
-    """Turns left out because their advantage is zero."""
-    trained_tokens: int = 0
-    reward_mean: float = 0.0
-    advantage_rms: float = 0.0
-    """Before scaling."""
-    invalid_share: float = 0.0
-    """Of the act turns."""
-    version_min: int | None = None
-    version_max: int | None = None
-    explained_variance: float | None = None
-    """PPO: share of the value targets' variance that the values before the update explain."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowBatch:
-    """The rows of an update, what was counted, and one record per trial."""
-
-    rows: list[Row]
-    stats: RowStats
-    records: list[TrialRecord] = field(default_factory=list)
 
 
 def credit_of(config: CreditConfig) -> Credit:

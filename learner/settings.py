@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agentmem.config.advice import AdviceConfig
 from agentmem.config.schema import (
     CreditConfig,
     LearnerConfig,
@@ -31,6 +32,8 @@ class RankSettings:
     weights: WeightsConfig = field(default_factory=WeightsConfig)
     memory: MemoryConfig | None = None
     """EMPO²: how new states are paid; None: they aren't."""
+    advice: AdviceConfig | None = None
+    """Mem-π: how a memory policy is trained; None: an agent is."""
     invalid_penalty: float = 0.1
     seed: int = 0
     gradient_checkpointing: bool = False
@@ -43,4 +46,4 @@ class RankSettings:
     @property
     def has_values(self) -> bool:
         """Whether a value head is trained (PPO)."""
-        return self.credit.estimator == "ppo"
+        return self.advice is None and self.credit.estimator == "ppo"

@@ -11,13 +11,12 @@ the first
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
-from learner.loss import SUMS, DeviceBatch, share
+from learner.loss import DeviceBatch
 
 if TYPE_CHECKING:
     from learner.batching.tensors import Shard
@@ -34,7 +33,7 @@ class UpdateRun:
             [DeviceBatch.of(micro, rank.device, normalise) for micro in mini.micro]
             for mini in shard.minibatches
         ]
-        self.sums = torch.zeros(len(SUMS), dtype=torch.float64, device=rank.device)
+        self.sums = torch.zeros(len(rank.method.sums), dtype=torch.float64, device=rank.device)
         self.norms: list[float] = []
         self.applied = self.skipped = 0
         self.old_s = self.forward_s = self.backward_s = self.step_s = 0.0
@@ -42,20 +41,14 @@ class UpdateRun:
     def before(self) -> None:
         """Fill in reference and old log-probs."""
         started = time.perf_counter()
-        objective = self.rank.settings.objective
+        method = self.rank.method
         for number, parts in enumerate(self.batches):
             for batch in parts:
-                if objective.kl_coef > 0:
+                if method.kl_coef > 0:
                     batch.reference = self.rank.reference_logprobs(batch)
-                if number > 0 and self._needs_old(batch):
+                if number > 0 and method.needs_old(batch):
                     batch.old = self.rank.logprobs(batch, self.rank.model)
         self.old_s = time.perf_counter() - started
-
-    def _needs_old(self, batch: DeviceBatch) -> bool:
-        objective = self.rank.settings.objective
-        if objective.old == "recompute":
-            return True
-        return objective.off_policy_old == "student" and bool(batch.off_policy.any())
 
     def step(self, number: int, lr: float) -> None:
         """One mini-batch: gradients of all its micro-batches, then a step."""
@@ -65,7 +58,7 @@ class UpdateRun:
         for place, batch in enumerate(self.batches[number]):
             t0 = time.perf_counter()
             logits, values = engine(batch.ids, batch.index, batch.positions, batch.value_at)
-            loss, report = share(logits, values, batch, mini, self.rank.settings.objective)
+            loss, report = self.rank.method.share(logits, values, batch, mini)
             t1 = time.perf_counter()
             engine.backward(loss, last=place == last)
             self.backward_s += time.perf_counter() - t1
@@ -85,19 +78,16 @@ class UpdateRun:
         """Means over the tokens of the applied steps, over all ranks."""
         if self.rank.world > 1:
             dist.all_reduce(self.sums)
-        total = dict(zip(SUMS, self.sums.tolist(), strict=True))
+        total = dict(zip(self.rank.method.sums, self.sums.tolist(), strict=True))
         tokens, sampled, steps = max(total["tokens"], 1.0), max(total["sampled"], 1.0), max(self.applied, 1)
-        values = {"value_loss": total["value_loss"] / steps} if self.rank.settings.has_values else {}
         return {
             "policy_loss": total["policy_loss"] / steps,
-            **values,
             "entropy": total["entropy"] / tokens,
             "kl": total["kl"] / tokens,
             "ratio_mean": total["ratio"] / tokens,
             "clip_fraction": total["clipped"] / tokens,
             "mismatch_kl": total["mismatch"] / sampled,
             "masked_share": total["masked"] / tokens,
-            **by_prompt(total),
             "grad_norm": sum(self.norms) / max(len(self.norms), 1),
             "lr": lr,
             "tokens_trained": total["tokens"],
@@ -108,26 +98,5 @@ class UpdateRun:
             "forward_s": self.forward_s,
             "backward_s": self.backward_s,
             "step_s": self.step_s,
+            **self.rank.method.metrics(total, steps),
         }
-
-
-def by_prompt(total: Mapping[str, float]) -> dict[str, float]:
-    """Mean ratio and effective sample size (as a share of the tokens, (Σρ)²/(n Σρ²)) of the tokens trained on
-    the prompt that was answered, and of those trained off policy, with the share that the mask took. What
-    there are no tokens of is left out.
-    """
-    off = total["off_tokens"]
-    own = total["tokens"] - off
-    parts = {
-        "on": (own, total["ratio"] - total["off_ratio"], total["ratio_squared"]),
-        "off": (off, total["off_ratio"], total["off_ratio_squared"]),
-    }
-    found: dict[str, float] = {}
-    for name, (tokens, ratio, squared) in parts.items():
-        if tokens > 0:
-            found[f"{name}_policy_ratio"] = ratio / tokens
-            found[f"{name}_policy_ess"] = ratio**2 / (tokens * max(squared, 1e-30))
-    if off > 0:
-        found["off_policy_masked"] = total["off_masked"] / off
-        found["off_policy_tokens"] = off
-    return found

@@ -131,6 +131,15 @@ class ChatCodec:
         return tuple(sorted(i for i in ids if isinstance(i, int)))
 
     @cached_property
+    def end_token_id(self) -> int:
+        """The token that an answer is to end with: the one the chat template closes it by, else <eos>."""
+        closing = self._tokens(self._probe) if self.has_chat_template and self._probe is not None else ()
+        named = next((i for i in closing if i in self.stop_token_ids), self._special_id("eos_token"))
+        if named is None:
+            raise ModelError(f"model {self.path}: its tokenizer names no <eos>, so no answer can end")
+        return named
+
+    @cached_property
     def has_chat_template(self) -> bool:
         """Whether messages can be rendered."""
         return bool(self._config.get("chat_template")) or (self.path / "chat_template.jinja").is_file()

@@ -1,9 +1,9 @@
 """Mem-π's section: the groups that decisions are compared in, the loss, the distillation of Stage 1.
 
 The published method is the default. Its ablations are settings: `gate: none` (the naive sum), `structured:
-false` (decisions are sampled), `length_coef: 0` (no length term), `distil_coef` above 0 on a model that saw no
-Stage 1 (one unified stage). No Stage 1: let `policies.memory.model` name a model that only got the decision
-tokens. The KL term holds Stage 2 to that model, whichever it is.
+false` (decisions are sampled), `length_coef: 0` (no length term), no Stage 1 (`policies.memory.model` names a
+model that only got the decision tokens), and one unified stage (such a model, and `distil_coef` above 0). The
+KL term holds Stage 2 to the model that it starts from, whichever that is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class AdviceConfig(Section):
     threshold: float = 0.0
     """τ: outside training a hint is generated if the logit of [GENERATE] is larger by more than this."""
     every: Literal["trial", "episode"] = "trial"
-    """Advice before a trial's first episode, credited with the trial; or before each one, credited with it."""
+    """`trial`: advice before the first episode, credited with the trial. `episode`: before each episode,
+    credited with that one."""
     timeout_s: Positive = 30.0
     """A hint that takes longer is none: the agent goes without."""
     stage1: Stage1Config = Stage1Config()
@@ -76,8 +77,9 @@ class AdviceConfig(Section):
     def branches(self) -> tuple[Branch, ...]:
         """The branch of each trial of a context, by member number: what its ticket's mode carries."""
         if not self.structured:
-            return ("free",) * self.group
-        return ("abstain",) * self.runs_abstain + ("generate",) * (self.group - 1)
+            return tuple("free" for _ in range(self.group))
+        trials = self.runs_abstain + self.group - 1
+        return tuple("abstain" if member < self.runs_abstain else "generate" for member in range(trials))
 
 
 Refuse = Callable[[str, object, str], None]

@@ -19,7 +19,7 @@ class EnvConfig(Section):
 
     name: str
     """A name of `agentmem envs list`."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={})
     """The environment's own options (checked by the environment)."""
     prompting: Literal["recipe", "zero-shot", "react"] = "recipe"
     """How a language model is asked for its action: as the environment's prompts do, for the action alone, or
@@ -111,7 +111,7 @@ class NoveltyConfig(Section):
     """Observations at least so near (cosine) are one state."""
     scope: Literal["instance", "environment"] = "instance"
     """Whose visits are counted together."""
-    modes: list[Literal["plain", "tips", "off_policy"]] = ["plain", "tips", "off_policy"]
+    modes: list[Literal["plain", "tips", "off_policy"]] = Field(default=["plain", "tips", "off_policy"])
     """Modes whose trials are paid for novelty."""
 
 
@@ -154,7 +154,7 @@ class PolicyConfig(Section):
     dtype: Literal["float32", "bfloat16"] = "float32"
     context_length: Count = 2048
     """Prompt and response together, in tokens."""
-    template_options: dict[str, Any] = {}
+    template_options: dict[str, Any] = Field(default={})
     """Given to the model's chat template. Qwen3 without thinking: {enable_thinking: false}."""
     lora: LoraConfig | None = None
     warmup: WarmupConfig = WarmupConfig()
@@ -315,7 +315,9 @@ class EvaluationConfig(Section):
     """Updates between evaluations during training; 0: only before and after."""
     episodes: Count = 3
     sampling: SamplingConfig = SamplingConfig(temperature=0.7)
-    conditions: list[Literal["with_memory", "without_memory"]] = ["with_memory", "without_memory"]
+    conditions: list[Literal["with_memory", "without_memory"]] = Field(
+        default=["with_memory", "without_memory"]
+    )
     seed: int = 0
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learner.rows import Row
+from learner.row import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agentmem.sampling import Sampling
 from learner.batching.merge import Merged, merge_rows
 from learner.batching.plan import MicroPlan, Strategy, plan
-from learner.rows import Row
+from learner.row import Part, Row
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -40,6 +40,8 @@ class MicroBatch:
     """[N] tokens of groups that were trained before."""
     off_policy: Flags
     """[N] tokens that were sampled for another prompt than they are trained on."""
+    part: Ints
+    """[N] `Part` of each token."""
     turn: Ints
     """[N] number of each token's row within this micro-batch: 0, 1, …"""
     row_tokens: Ints
@@ -66,6 +68,8 @@ class MiniBatch:
     rows: int
     trials: int
     values: int
+    parts: tuple[int, ...] = ()
+    """Trained tokens of each `Part`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ def shards(
             sum(1 for r in members if rows[r].trained),
             sum(1 for n in trial_tokens.values() if n),
             sum(1 for r in members if rows[r].value_target is not None),
+            tuple(sum(rows[r].trained for r in members if rows[r].part is part) for part in Part),
         )
         for rank, micros in enumerate(step.ranks):
             filled = tuple(fill(micro, merged, rows, trial_tokens, strategy) for micro in micros)
@@ -165,6 +170,7 @@ def fill(
     engine: list[float] = []
     replayed: list[bool] = []
     off_policy: list[bool] = []
+    part: list[int] = []
     turn: list[int] = []
     row_tokens: list[int] = []
     of_trial: list[int] = []
@@ -180,6 +186,7 @@ def fill(
             advantage.extend([row.advantage] * n)
             replayed.extend([row.replayed] * n)
             off_policy.extend([row.off_policy] * n)
+            part.extend([row.part] * n)
             turn.extend([turns] * n)
             turns += 1
             row_tokens.extend([n] * n)
@@ -194,6 +201,7 @@ def fill(
         engine=np.array(engine, dtype=np.float32),
         replayed=np.array(replayed, dtype=np.bool_),
         off_policy=np.array(off_policy, dtype=np.bool_),
+        part=np.array(part, dtype=np.int64),
         turn=np.array(turn, dtype=np.int64),
         row_tokens=np.array(row_tokens, dtype=np.int64),
         trial_tokens=np.array(of_trial, dtype=np.int64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentmem.app.training.update_record import outcomes
 from agentmem.replay import Group, Outcome
 from learner.result import UpdateResult
-from learner.rows import TrialRecord
+from learner.row import TrialRecord
 from tests.replay.makers import make_group, make_trial
 
 

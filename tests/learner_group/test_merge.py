@@ -17,7 +17,8 @@ from learner.batching.plan import Strategy
 from learner.batching.tensors import shards
 from learner.loss import DeviceBatch, share
 from learner.model import PolicyModel, load_base
-from learner.rows import Row, build_rows
+from learner.row import Row
+from learner.rows import build_rows
 from tests.learner_group.support import VOCABULARY, groups, save_model
 
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from agentmem.trajectory import Trial, Turn
 from agentmem.weights.files import FilesReceiver
 from learner.batching.tensors import shards
 from learner.rank import LearnerRank
-from learner.rows import Row
+from learner.row import Row
 from learner.settings import RankSettings
 from tests.learner_group.support import VOCABULARY, groups, save_model
 

@@ -17,7 +17,7 @@ from agentmem.trajectory import Trial, Turn, TurnKind
 from envs import registry
 from envs.base import Message
 from learner.batching.merge import merge_rows
-from learner.rows import Row
+from learner.row import Row
 from tests.chat.test_continuation import EOS, codec_of
 from tests.rollout.worlds import ticket
 

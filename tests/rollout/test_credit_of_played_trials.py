@@ -27,7 +27,8 @@ from agentmem.config.schema import CreditConfig
 from agentmem.sampling import Sample, SampleRequest, Sampling
 from agentmem.trajectory import Mode, Task, Ticket, Trial, TurnKind
 from envs import registry
-from learner.rows import Row, RowBatch, build_rows, shape_values, value_rows
+from learner.row import Row, RowBatch
+from learner.rows import build_rows, shape_values, value_rows
 
 OPTIONS: dict[str, Any] = {"size": 4, "mines": 3, "format": "compact", "max_clicks": 6}
 """With the default rewards, by which even poor play differs from trial to trial."""
