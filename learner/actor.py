@@ -103,19 +103,19 @@ class RankActor:
 
     def publish(self, version: int, engines: Sequence[str]) -> WeightUpdate | None:
         """Gather, and write on rank 0."""
-        return self.learner.publish(version, engines)
+        return self.learner.outlet.publish(version, engines)
 
     def manifest(self, version: int, transport: str, location: str) -> WeightUpdate:
         """The announcement of a collective transport."""
-        return self.learner.manifest(version, transport, location)
+        return self.learner.outlet.manifest(version, transport, location)
 
     def send(self, update: WeightUpdate, open_wire: Callable[[WeightUpdate], Wire]) -> None:
         """Gather, and send on rank 0."""
-        self.learner.send(update, open_wire)
+        self.learner.outlet.send(update, open_wire)
 
     def acknowledge(self, version: int, engine: str) -> None:
         """An engine serves this version."""
-        self.learner.acknowledge(version, engine)
+        self.learner.outlet.acknowledge(version, engine)
 
     def save_checkpoint(self, root: str, step: int, extra: dict[str, Any]) -> str:
         """Save this rank's part."""

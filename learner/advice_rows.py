@@ -18,6 +18,7 @@ and each is a row (`credit.decision_content.sampled_decisions` says what is comp
 A trial without a reward or without advice (advice_answers.py) is nobody's peer. A group that then has nothing
 to compare gives no rows and is dead. So is one whose advantages are all zero, but it keeps its rows: the
 means of the loss are over all decisions and all hints of the update, and the KL term reads every one of them.
+Where all groups are dead and there is no KL term, nothing is left to train, and the update has no rows.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def advice_rows(
             answers.extend(compared)
             compare = _free if branches == {"free"} else _structured
             contexts.append(compare(compared, cfg, g >= len(groups) - replayed))
-    return _batch(trials, usable, answers, contexts)
+    rows = [row for context in contexts for row in context.rows]
+    if cfg.kl_coef == 0 and all(context.dead for context in contexts):
+        rows = []
+    return _batch(trials, usable, answers, contexts, rows)
 
 
 def _structured(answers: Sequence[Answer], cfg: AdviceConfig, replayed: bool) -> Credited:
@@ -192,9 +196,12 @@ def _content(answer: Answer, advantage: float, replayed: bool) -> list[Row]:
 
 
 def _batch(
-    trials: Sequence[Trial], usable: set[int], answers: Sequence[Answer], contexts: Sequence[Credited]
+    trials: Sequence[Trial],
+    usable: set[int],
+    answers: Sequence[Answer],
+    contexts: Sequence[Credited],
+    rows: list[Row],
 ) -> RowBatch:
-    rows = [row for context in contexts for row in context.rows]
     trained: dict[int, int] = {}
     for row in rows:
         trained[row.trial] = trained.get(row.trial, 0) + row.trained
@@ -218,7 +225,7 @@ def _batch(
         unusable_trials=len(trials) - len(usable),
         turns=len(answers),
         rows=len(rows),
-        zero_rows=sum(1 for row in rows if abs(row.advantage) <= ZERO),
+        zero_rows=sum(abs(row.advantage) <= ZERO for context in contexts for row in context.rows),
         trained_tokens=sum(row.trained for row in rows),
         reward_mean=math.fsum(rewards) / len(rewards) if rewards else 0.0,
         advantage_rms=math.sqrt(math.fsum(squares) / len(squares)) if squares else 0.0,

@@ -8,9 +8,8 @@ counted.
 from __future__ import annotations
 
 import random
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,13 @@ from torch import Tensor
 from agentmem.chaos import hold
 from agentmem.failures import ConfigError, NumericsError, ResourceError
 from agentmem.trajectory import Trial, decode_trial
-from agentmem.weights import Deadlines, Probe, WeightUpdate
-from agentmem.weights.base import buckets_of
-from agentmem.weights.collective import BUCKET_BYTES, Wire, send_buckets
 from learner import checkpoint, export
 from learner.batching.choose import choose_strategy, has_flash_attention
 from learner.batching.tensors import Shard, shards
-from learner.forward import Processing, token_logprobs
 from learner.loss import DeviceBatch, logprobs
 from learner.method import method_of
 from learner.model import PolicyModel, load_base, load_model
+from learner.outlet import Outlet
 from learner.rendezvous import HashStore, Store, join
 from learner.result import Prepared, UpdateResult, result_of
 from learner.row import Row
@@ -73,7 +69,7 @@ class LearnerRank:
         self.updates_done = 0
         self.bad_in_row = 0
         self.skipped_updates = 0
-        self._sender: Any = None
+        self.outlet = Outlet(settings, rank, self.model, self.engine, device)
 
     # ------------------------------------------------------------------ rank 0: from trials to shards
 
@@ -193,72 +189,6 @@ class LearnerRank:
         applied, metrics = self.update(prepared.shards[0])
         return result_of(version, applied, metrics, prepared)
 
-    def publish(self, version: int, engines: Sequence[str] = ()) -> WeightUpdate | None:
-        """Write the weights for the engines; the manifest on rank 0, None elsewhere.
-
-        All ranks gather; then rank 0 alone writes, while no other rank waits for it.
-        """
-        lora = self.settings.lora
-        adapter_only = lora is not None and lora.push == "adapter"
-        wanted = export.adapter_units(self.model) if adapter_only else export.units(self.model)
-        tensors = export.gather(self.engine, wanted, keep=self.rank == 0)
-        probe = self.probe()
-        if self.rank != 0:
-            return None
-        hold("learner.publish")
-        sender = self._files_sender()
-        deadlines = self._deadlines()
-        if lora is not None and adapter_only:
-            with tempfile.TemporaryDirectory() as folder:
-                export.write_adapter(self.model, tensors, Path(folder))
-                update: WeightUpdate = sender.publish_adapter(
-                    version, Path(folder), rank=lora.rank, engines=engines, probe=probe, deadlines=deadlines
-                )
-                return update
-        update = sender.publish(version, tensors, engines=engines, probe=probe, deadlines=deadlines)
-        return update
-
-    def manifest(self, version: int, transport: str, location: str) -> WeightUpdate:
-        """What a collective transport announces before `send`; all ranks call it, with the same result."""
-        metas = export.GatheredSource(self.model, self.engine, keep=False).metas()
-        return WeightUpdate(
-            version=version,
-            transport=transport,
-            location=location,
-            tensors=metas,
-            buckets=buckets_of(metas, BUCKET_BYTES),
-            probe=self.probe(),
-            deadlines=self._deadlines(),
-        )
-
-    def send(self, update: WeightUpdate, open_wire: Callable[[WeightUpdate], Wire]) -> None:
-        """Gather on all ranks and send from rank 0, bucket by bucket, while the engines receive."""
-        source = export.GatheredSource(self.model, self.engine, keep=self.rank == 0)
-        send_buckets(update, source, open_wire(update) if self.rank == 0 else None)
-
-    def acknowledge(self, version: int, engine: str) -> None:
-        """Rank 0: an engine serves this version, so older snapshots needn't wait for it."""
-        self._files_sender().acknowledge(version, engine)
-
-    @torch.no_grad()
-    def probe(self) -> Probe:
-        """Fixed sequences and their log-probs at temperature 1 (all ranks take part)."""
-        sequences = self.settings.probe or fixed_probe(
-            int(self.model.model.config.get_text_config().vocab_size)
-        )
-        rows: list[tuple[float, ...]] = []
-        nothing = torch.zeros(0, dtype=torch.long, device=self.device)
-        for ids in sequences:
-            inputs = torch.tensor([ids[:-1]], device=self.device)
-            index = torch.arange(len(ids) - 1, device=self.device)
-            logits, _ = self.model(inputs, index, None, nothing)
-            targets = torch.tensor(ids[1:], device=self.device)
-            logp = token_logprobs(logits, targets, Processing())
-            rows.append(tuple(logp.clamp(max=0.0).tolist()))
-        return Probe(
-            sequences=tuple(sequences), logprobs=tuple(rows), tolerance=self.settings.weights.verify_tolerance
-        )
-
     def save_checkpoint(self, root: str, step: int, extra: dict[str, Any]) -> str:
         """Write a complete checkpoint under `root` and remove old ones; its folder. All ranks take part."""
         folder = checkpoint.folder_of(Path(root), step)
@@ -338,19 +268,6 @@ class LearnerRank:
         ).requires_grad_(False)
         return frozen.eval()
 
-    def _deadlines(self) -> Deadlines:
-        limit = self.settings.weights.phase_timeout_s
-        return Deadlines(announce_s=limit, transfer_s=limit, verify_s=limit, activate_s=limit)
-
-    def _files_sender(self) -> Any:
-        if self._sender is None:
-            from agentmem.weights.files import FilesSender
-
-            if not self.settings.weights_dir:
-                raise ConfigError("publishing weights needs a directory (weights_dir)")
-            self._sender = FilesSender(self.settings.weights_dir)
-        return self._sender
-
     def _barrier(self) -> None:
         if self.world > 1:
             dist.barrier()
@@ -370,9 +287,3 @@ def device_of(settings: RankSettings) -> torch.device:
             f"learner.gpus_per_rank is {settings.learner.gpus_per_rank:g}, but PyTorch sees no GPU here"
         )
     return torch.device("cuda", 0)
-
-
-def fixed_probe(vocabulary: int, sequences: int = 4, length: int = 16) -> tuple[tuple[int, ...], ...]:
-    """Pseudo-random ids, the same in every run."""
-    rng = random.Random(20260101)
-    return tuple(tuple(rng.randrange(vocabulary) for _ in range(length)) for _ in range(sequences))

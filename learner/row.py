@@ -80,7 +80,7 @@ class RowStats:
     """Turns of the trained policy in usable trials that have an advantage."""
     rows: int = 0
     zero_rows: int = 0
-    """Turns left out because their advantage is zero."""
+    """Turns left out because their advantage is zero; Mem-π: rows of zero advantage, mostly not left out."""
     trained_tokens: int = 0
     reward_mean: float = 0.0
     advantage_rms: float = 0.0

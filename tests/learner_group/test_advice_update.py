@@ -126,9 +126,16 @@ def test_abstention_is_left_about_as_fast_as_it_is_entered(make: Make) -> None:
 
 def test_equal_rewards_move_nothing(make: Make) -> None:
     rank = make()
-    before = rank.probe()
-    rank.update_groups([structured([True, True], [True] * 7)], 0)
-    assert rank.probe().logprobs == before.logprobs
+    before = rank.outlet.probe()
+    dead = structured([True, True], [True] * 7)
+    result = rank.update_groups([dead], 0)
+    assert (result.applied, result.metrics["dead_groups"], result.metrics["empty"]) == (False, 1.0, 1.0)
+    assert rank.update_groups([dead, *helps(True)], 0).applied
+    held = make(advice=AdviceConfig(length_coef=0.0))
+    assert held.update_groups([dead], 0).metrics["tokens_trained"] > 0
+    rank = make()
+    rank.update_groups([dead], 0)
+    assert rank.outlet.probe().logprobs == before.logprobs
 
 
 def two_hints(abstain: bool) -> list[list[Trial]]:
@@ -253,7 +260,7 @@ def test_decision_rows_outlive_checkpoint_push_and_final_model(make: Make, tmp_p
     assert torch.equal(logits(resumed), expected)
     after = [each.update_groups(helps(False), 1).metrics["grad_norm"] for each in (rank, resumed)]
     assert after[0] == after[1]
-    update = rank.publish(1)
+    update = rank.outlet.publish(1)
     assert update is not None
     pushed = FilesReceiver().receive(update).tensors
     assert pushed is not None

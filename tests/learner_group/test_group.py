@@ -20,6 +20,7 @@ from agentmem.weights import WeightUpdate
 from agentmem.weights.files import FilesReceiver
 from learner.actor import RankActor
 from learner.group import LearnerError, LearnerGroup, error_of
+from learner.outlet import Outlet
 from learner.rank import LearnerRank
 from learner.rendezvous import connect_store
 from learner.settings import RankSettings
@@ -77,7 +78,7 @@ def alone(model: str, folder: Path, estimator: str) -> tuple[list[dict[str, floa
     """What a single rank in this process makes of two updates."""
     rank = LearnerRank(settings(model, folder, ranks=1, estimator=estimator), device=torch.device("cpu"))
     metrics = [rank.update_groups(groups(v), v).metrics for v in range(2)]
-    return metrics, rank.probe()
+    return metrics, rank.outlet.probe()
 
 
 @pytest.mark.parametrize(("stage", "estimator"), [(0, "ppo"), (1, "gigpo"), (2, "ppo"), (3, "gigpo")])
@@ -146,22 +147,23 @@ def test_a_silent_rank_ends_at_the_deadline_and_a_dead_one_is_named(model: str, 
             group.update(groups(0), 0)
 
 
-class BlockedRank(LearnerRank):
+class BlockedOutlet(Outlet):
     """Its rank 0 sends only when somebody opens the pipe for writing."""
 
     def _files_sender(self) -> Any:
-        with Path(self.settings.weights_dir).with_name("gate").open("rb") as gate:
+        with Path(self._settings.weights_dir).with_name("gate").open("rb") as gate:
             gate.read()
         return super()._files_sender()
 
 
 class BlockedActor(RankActor):
-    """A rank actor around `BlockedRank`."""
+    """A rank actor with a `BlockedOutlet`."""
 
     def start(self, host: str, port: int) -> None:
         if self._store is None:
             self._store = connect_store(host, port, self.world, 60.0)
-        self._learner = BlockedRank(self.settings, self._rank, self.world, self._store)
+        rank = self._learner = LearnerRank(self.settings, self._rank, self.world, self._store)
+        rank.outlet = BlockedOutlet(self.settings, self._rank, rank.model, rank.engine, rank.device)
 
 
 def test_under_zero_3_no_rank_waits_inside_a_gather_while_rank_0_sends(model: str, tmp_path: Path) -> None:

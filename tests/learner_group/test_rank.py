@@ -174,14 +174,14 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_stops_the_run_after_k
     make: Make, stage: int
 ) -> None:
     rank = make(learner=LEARNER.model_copy(update={"zero_stage": stage}))
-    before = rank.probe()
+    before = rank.outlet.probe()
     poison = shard_of([row(7, math.inf), row(9, -1.0, 1)])
     for _ in range(2):
         applied, metrics = rank.update(poison)
         assert not applied
         assert metrics["skipped_steps"] == 1
         assert all(math.isfinite(v) for v in metrics.values())
-    assert rank.probe() == before
+    assert rank.outlet.probe() == before
     applied, _ = rank.update(shard_of([row(7, 1.0), row(9, -1.0, 1)]))
     assert applied
     assert rank.bad_in_row == 0
@@ -231,7 +231,7 @@ def test_published_and_final_weights_are_those_of_the_probe(
 
     rank = make(**settings)
     rank.update_groups(groups(0), 0)
-    update = rank.publish(1, ["engine"])
+    update = rank.outlet.publish(1, ["engine"])
     assert update is not None
     assert update.probe is not None
     tensors = FilesReceiver().receive(update).tensors
@@ -271,11 +271,11 @@ def test_a_collective_transport_sends_what_files_would_hold(
 ) -> None:
     rank = make(learner=LEARNER.model_copy(update={"zero_stage": stage}), lora=lora)
     rank.update_groups(groups(0), 0)
-    files = rank.publish(1)
+    files = rank.outlet.publish(1)
     assert files is not None
     wire = Collected()
-    manifest = rank.manifest(1, "nccl", "tcp://host:1/2/1")
-    rank.send(manifest, lambda _: wire)
+    manifest = rank.outlet.manifest(1, "nccl", "tcp://host:1/2/1")
+    rank.outlet.send(manifest, lambda _: wire)
     assert wire.sizes == list(manifest.buckets)
     assert manifest.tensors == files.tensors
     assert manifest.probe == files.probe
@@ -286,9 +286,9 @@ def test_a_collective_transport_sends_what_files_would_hold(
 
 def test_weights_before_and_after_an_update_have_different_probes(make: Make) -> None:
     rank = make()
-    before = rank.probe()
+    before = rank.outlet.probe()
     rank.update_groups(groups(0), 0)
-    assert before.mismatch(rank.probe().logprobs) is not None
+    assert before.mismatch(rank.outlet.probe().logprobs) is not None
 
 
 def test_an_adapter_is_published_in_its_own_format(make: Make) -> None:
@@ -297,7 +297,7 @@ def test_an_adapter_is_published_in_its_own_format(make: Make) -> None:
 
     rank = make(lora=LoraConfig(rank=4, push="adapter"))
     rank.update_groups(groups(0), 0)
-    update = rank.publish(1)
+    update = rank.outlet.publish(1)
     assert update is not None
     assert update.adapter is not None
     assert PeftConfig.from_pretrained(update.adapter.path).r == update.adapter.rank == 4

@@ -82,11 +82,11 @@ def test_neither_a_push_nor_the_final_model_holds_the_value_head(
 
     rank = make(zero_stage=stage)
     rank.update_groups(groups(0), 0)
-    update = rank.publish(1, ["engine"])
+    update = rank.outlet.publish(1, ["engine"])
     assert update is not None
     pushed = FilesReceiver().receive(update).tensors
     assert pushed is not None
-    announced = {meta.name for meta in rank.manifest(1, "nccl", "tcp://host:1/2/1").tensors}
+    announced = {meta.name for meta in rank.outlet.manifest(1, "nccl", "tcp://host:1/2/1").tensors}
     rank.final_model(str(tmp_path / "final"))
     written = load_file(tmp_path / "final" / "model.safetensors")
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
