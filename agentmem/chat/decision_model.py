@@ -2,8 +2,9 @@
 
 The tokenizer gets two special tokens. The model gets their rows in the input embedding and in the head: spare
 rows where it has some (many models round their vocabulary up), else new ones. Each begins as the mean of the
-rows of the tokens that were there, with a little noise of its own: neither decision is likely, none is
-favoured, and the two aren't the same. The noise depends on `seed` alone.
+rows of the tokens that were there, with a little noise of its own: neither decision is likely, neither is
+much favoured, and the two aren't the same. The noise depends on `seed` alone. A language model hardly ever
+samples them (its likely tokens are far above the mean), so a decision is forced, or drawn between these two.
 
 What a tokenizer has already is kept, rows included: doing it again changes nothing.
 """
@@ -20,7 +21,7 @@ from agentmem.failures import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-NOISE = 0.1
+NOISE = 0.01
 """Standard deviation of the noise, as a share of that of the rows around their mean."""
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*")

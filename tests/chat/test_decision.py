@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from agentmem.app.models import write
-from agentmem.app.tiny_model import SPECIALS, new_llama, word_tokenizer
+from agentmem.app.models.resolve import write
+from agentmem.app.models.tiny import SPECIALS, new_llama, word_tokenizer
 from agentmem.chat import ChatCodec, Decision, DecisionTokens
 from agentmem.chat.decision_model import add_decision_tokens, write_memory_model
 from agentmem.failures import AgentMemError, ModelError
@@ -25,7 +25,7 @@ def bpe_tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
-    from agentmem.app.tiny_model import WORDS_TEMPLATE, fast_tokenizer
+    from agentmem.app.models.tiny import WORDS_TEMPLATE, fast_tokenizer
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(BPE({piece: i for i, piece in enumerate((*SPECIALS, *alphabet))}, []))

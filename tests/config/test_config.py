@@ -197,3 +197,58 @@ def test_a_recipe_for_another_environment_inherits_none_of_its_options(tmp_path:
 def test_a_missing_recipe_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere.yaml: not found"):
         load_config(str(tmp_path / "nowhere.yaml"))
+
+
+MEMORY = [
+    "method=mempi",
+    "policies.agent.trained=false",
+    "policies.memory={model: tiny}",
+    "engines.memory={}",
+    "rollout.group_size=9",
+    "credit.scale_by_rms=false",
+]
+
+
+def test_a_memory_policy_beside_a_frozen_agent_is_a_configuration() -> None:
+    config = load_config("lamer-minesweeper", MEMORY)
+    assert config.advice.branches().count("generate") == 7
+    assert config.advice.branches().count("abstain") == 2
+    load_config("lamer-minesweeper", [*MEMORY, "advice.structured=false", "rollout.group_size=8"])
+    load_config("lamer-minesweeper", [*MEMORY, "method=mempi-stage1", "policies.memory.context_length=8449"])
+
+
+@pytest.mark.parametrize(
+    ("override", "names"),
+    [
+        ("policies.memory.trained=false", ["policies", "['agent', 'memory']", "'mempi'", "named 'memory'"]),
+        ("policies.agent.trained=true", ["policies.agent.trained", "True", "(false)"]),
+        ("rollout.group_size=8", ["rollout.group_size", "8", "are 9", "advice.runs_abstain"]),
+        ("advice.structured=false", ["rollout.group_size", "9", "are 8"]),
+        ("advice.group=1", ["advice.group", "1", "greater than or equal to 2"]),
+        ("advice.max_tokens=2048", ["advice.max_tokens", "2048", "context_length (2048)"]),
+        ("advice.gate=soft", ["advice.gate", "soft", "'hard'", "'none'"]),
+        ("advice.std_floor=0.0", ["advice.std_floor", "0.0", "greater than 0"]),
+        ("advice.every=turn", ["advice.every", "turn", "'trial'", "'episode'"]),
+        ("advice.lambda=0.2", ["advice.lambda", "length_coef"]),
+        ("advice.stage1.warmup=3", ["advice.stage1.warmup", "3", "less than or equal to 1"]),
+        ("method=mempi-stage1", ["advice.stage1.max_prompt", "8192", "context_length (2048)"]),
+        ("objective.kl_coef=0.1", ["objective.kl_coef", "0.1", "advice.kl_coef"]),
+        ("objective.normalise=trial", ["objective.normalise", "trial", "a mean each"]),
+        ("credit.scale_by_rms=true", ["credit.scale_by_rms", "True", "advice.std_floor"]),
+        ("credit.estimator=ppo", ["credit.estimator", "ppo", "no value head"]),
+    ],
+)
+def test_an_impossible_setting_of_a_memory_policy_is_one_line_that_names_it(
+    override: str, names: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("lamer-minesweeper", [*MEMORY, override])
+    line = str(caught.value)
+    assert "\n" not in line
+    for name in names:
+        assert name in line
+
+
+def test_a_memory_policy_without_its_model_is_one_line() -> None:
+    with pytest.raises(ConfigError, match="policies is .*method 'mempi' trains a policy named 'memory'"):
+        load_config("lamer-minesweeper", ["method=mempi"])

@@ -45,6 +45,15 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
         (["lamer-minesweeper", "--set", "env.options.sizee=4"], ["sizee", "size"]),
         (["lamer-minesweeper", "--set", "env.options.size=99"], ["size=99"]),
         (["lamer-minesweeper", "--resume", "nope"], ["nope"]),
+        (
+            [
+                "lamer-minesweeper",
+                *("--set", "method=mempi-stage1"),
+                *("--set", "policies.memory={model: tiny, context_length: 8449}"),
+                *("--set", "engines.memory={}"),
+            ],
+            ["method is 'mempi-stage1'", "lamer, rl, empo2"],
+        ),
         (["lamer-minesweeper", "--record", "--set", "evaluation.tasks=0"], ["evaluation.tasks"]),
     ],
 )

@@ -27,8 +27,8 @@ def save_memory_model(folder: Path, *, seed: int = 0) -> str:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from agentmem.app.models import write
-    from agentmem.app.tiny_model import word_tokenizer
+    from agentmem.app.models.resolve import write
+    from agentmem.app.models.tiny import word_tokenizer
 
     tokenizer = word_tokenizer(WORDS)
     torch.manual_seed(seed)

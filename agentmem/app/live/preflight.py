@@ -1,4 +1,4 @@
-"""What can be seen to be wrong before anything starts: environment, tasks, model, replay server."""
+"""What can be seen to be wrong before anything starts: method, environment, tasks, model, replay server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ PREFLIGHT_S = 5.0
 
 
 def preflight(config: RunConfig, seeds: int = 1) -> None:
-    """Refuse what can be seen to be wrong before anything starts: environment, tasks, model, replay server.
+    """Refuse what can be seen to be wrong before anything starts: method, environment, tasks, model, server.
 
     `seeds`: how many there are of evaluations, from `evaluation.seed` on.
     """
     from agentmem.app.models.resolve import check_named
 
+    check_method(config)
     check_environment(config)
     check_tasks(config, seeds)
     for policy in config.policies.values():
         check_named(policy.model)
     check_server(config)
+
+
+def check_method(config: RunConfig) -> None:
+    """Refuse a method whose trials no agent plays."""
+    from actors.rollout.strategies import METHODS
+
+    if config.method not in METHODS:
+        raise ConfigError(
+            f"method is '{config.method}': {', '.join(METHODS)} are played here (a memory policy is trained "
+            "by learner.group.LearnerGroup and learner.distil)"
+        )
 
 
 def check_environment(config: RunConfig) -> None:
