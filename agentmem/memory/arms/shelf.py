@@ -1,0 +1,51 @@
+"""A bank to be looked things up in: which records' situations are nearest to this one (RAG).
+
+    cosine(query, record) = e(q, o) · e(q', o')
+
+The situation, task and first observation, is the key; the hint isn't part of it. Equal cosines keep the
+bank's order, so that the same bank and embedder find the same in any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentmem.memory.bank.records import BankRecord
+from agentmem.memory.embedding import Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record, its place on the shelf, and how near its situation is (cosine)."""
+
+    place: int
+    record: BankRecord
+    cosine: float
+
+
+class Shelf:
+    """See the module's docstring. Raises ValueError for a bank without records."""
+
+    def __init__(self, records: Sequence[BankRecord], embedder: Embedder) -> None:
+        if not records:
+            raise ValueError("a bank without records: there is nothing to look up")
+        self.records = tuple(records)
+        self._embedder = embedder
+        self._keys = embedder.embed([situation(record.q, record.o) for record in records])
+
+    def nearest(self, task: str, observation: str, k: int = 1) -> tuple[Found, ...]:
+        """At most `k` records, the nearest first. A situation without content finds nothing."""
+        (query,) = self._embedder.embed([situation(task, observation)])
+        if not query.any():
+            return ()
+        cosines = self._keys @ query
+        order = np.argsort(-cosines, kind="stable")[:k]
+        return tuple(Found(int(i), self.records[int(i)], float(cosines[i])) for i in order)
+
+
+def situation(task: str, observation: str) -> str:
+    """What a record is found by."""
+    return f"{task}\n{observation}".strip()
