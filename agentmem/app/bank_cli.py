@@ -1,7 +1,4 @@
-"""`agentmem bank build|inspect|split|check`: Mem-π's experience bank, a file of JSON lines.
-
-Nothing but `build` and `split` writes, and those only the files that they are given.
-"""
+"""`agentmem bank play|build|inspect|split|check`: Mem-π's experience bank, a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -20,14 +17,31 @@ if TYPE_CHECKING:
     from agentmem.memory.bank.records import BankRecord
     from agentmem.memory.bank.splitting import Task
 
-app = typer.Typer(help="Mem-π's experience bank: build, inspect, split, check.", no_args_is_help=True)
+app = typer.Typer(help="Mem-π's experience bank: play, build, inspect, split, check.", no_args_is_help=True)
 
 Bank = Annotated[Path, typer.Argument(help="A bank, as `bank build` writes it.", metavar="BANK")]
 LISTED = 20
 """Faults, or records of test tasks, that `check` prints."""
 ENGINE_AT_ONCE = 8
 """Sequences at once of a writer here, if nothing else is set: its prompts are long."""
-INTERRUPTED_EXIT = 130
+
+
+@app.command()
+def play(
+    target: Annotated[str, typer.Argument(help="Who plays: a run (its final model), or a recipe.")],
+    out: Annotated[Path, typer.Option("--out", help="Where the trials go, one a line.")],
+    tasks: Annotated[int, typer.Option(help="How many training instances.")] = 64,
+    trials: Annotated[int, typer.Option(help="Trials of each.")] = 4,
+    seed: Annotated[int, typer.Option(help="Chooses the instances.")] = 0,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting of the run or recipe (repeatable).")
+    ] = None,
+) -> None:
+    """Play training instances with frozen weights, and keep the whole trials for `build`."""
+    from agentmem.app.bank.playing import play_target
+
+    done = play_target(target, out, tasks=tasks, trials_per_task=trials, seed=seed, overrides=overrides or ())
+    typer.echo(f"{out}: {done} trials")
 
 
 @app.command()
@@ -56,6 +70,7 @@ def build(
     import asyncio
 
     from agentmem.app.bank.sources import collect
+    from agentmem.app.live.interrupt import INTERRUPTED_EXIT
     from agentmem.failures import ConfigError, InfrastructureError
     from agentmem.memory.bank.files import open_bank
     from agentmem.memory.bank.grouping import by_task, plan

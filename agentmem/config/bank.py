@@ -43,7 +43,7 @@ class BankConfig(Section):
     template_options: dict[str, Any] = {}
     """The same: given to the model's chat template."""
     engine: EngineConfig = EngineConfig()
-    """The same: back end, GPUs, sequences at once."""
+    """The same: back end, sequences at once, deadlines."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -54,4 +54,9 @@ class BankConfig(Section):
                 )
         if self.engine.replicas != 1:
             raise ValueError(f"engine.replicas is {self.engine.replicas}: a bank's writer has one engine")
+        if self.engine.gpus:
+            raise ValueError(
+                f"engine.gpus is {self.engine.gpus:g}: a writer here takes the GPUs that this process sees "
+                "(engine.tensor_parallel of them)"
+            )
         return self

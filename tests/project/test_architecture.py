@@ -27,7 +27,7 @@ ROOF = {
     "evaluation": {"live", "reporting"},
     "training": {"evaluation", "live", "models", "reporting"},
     "sweeps": {"live", "reporting"},
-    "bank": {"models", "reporting"},
+    "bank": {"evaluation", "live", "models", "reporting"},
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.

@@ -41,6 +41,8 @@ ROOMS = (
     Room(250, 40),
     Room(120, 20),
     Room(80, 8),
+    Room(60, 4),
+    Room(40, 2),
 )
 """From the whole to a bare outline; the first that fits the writer's context is taken."""
 SHORT = 160
