@@ -178,6 +178,8 @@ class Endpoint:
             except httpx2.InvalidURL as error:
                 raise ConfigError(f"endpoint.url {self._config.url}: {error}") from None
         if status == 200:
+            status = _told_status(content) or status
+        if status == 200:
             return self._read(content)
         if status in LATER or status >= 500:
             asked = retry_after(headers)
@@ -282,6 +284,16 @@ def _key(variable: str | None) -> str:
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"the key in {variable} holds characters that a request can't carry")
     return key
+
+
+def _told_status(content: bytes) -> int | None:
+    """The status of a failure that came as a success (gateways do so): `{"error": {"code": 429, …}}`."""
+    try:
+        reply = json.loads(content)
+        code = reply["error"]["code"] if "choices" not in reply else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) and code >= 400 else None
 
 
 def _times(attempts: int) -> str:

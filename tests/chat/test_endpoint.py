@@ -109,6 +109,13 @@ def test_what_may_go_well_later_is_tried_again_with_growing_pauses(
     assert [0.5 * 2**n <= slept <= 2**n for n, slept in enumerate(clock.slept)] == [True] * 4
 
 
+def test_a_failure_that_comes_as_a_success_is_one(server: WriterEndpoint) -> None:
+    server.troubles = [as_json({"error": {"code": 429, "message": "slowly"}}) for _ in range(2)]
+    clock = Clock()
+    assert "Look around" in asking(settings(server), clock).text
+    assert len(clock.slept) == 2
+
+
 def test_the_pause_that_a_server_asks_for_holds_all_requests(server: WriterEndpoint) -> None:
     server.troubles = [trouble(429, Retry_After="33")]
     clock = Clock()

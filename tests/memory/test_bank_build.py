@@ -322,6 +322,14 @@ def test_a_hint_that_is_there_already_is_dropped(server: WriterEndpoint, tmp_pat
     assert [r.m for r in read_bank(tmp_path / "bank.jsonl")] == ["Go  RIGHT."]
 
 
+def test_tasks_that_look_alike_are_asked_about_once(server: WriterEndpoint, tmp_path: Path) -> None:
+    """Else two answers to one question were kept, and going on would take the wrong one."""
+    alike = traces(*(trial(f"t{n}", f"house/{n}", won("right")) for n in range(6)))
+    tally = build(server, tmp_path / "bank.jsonl", alike, concurrency=4)
+    assert (tally.asked, tally.remembered, tally.written, tally.duplicates) == (2, 10, 1, 5)
+    assert len(answers_path(tmp_path / "bank.jsonl").read_bytes().splitlines()) == 2
+
+
 def test_traces_that_no_shortening_fits_into_the_context_are_counted(
     server: WriterEndpoint, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ class Builder:
         self._progress: Progress = progress or (lambda tally: None)
         self._ids = {record.id for record in files.records}
         self._contents = {record.content for record in files.records}
+        self._under_way: dict[str, asyncio.Lock] = {}
         self.tally = Tally()
         """Also after an error or a cancellation: what was done by then."""
 
@@ -182,12 +183,13 @@ class Builder:
     async def _ask(self, messages: Messages, max_tokens: int) -> Answer:
         temperature = self._asking.temperature
         key = question(self._writer.model, messages, max_tokens, temperature)
-        known = self._files.remembered(key)
-        if known is not None:
-            self.tally.remembered += 1
-            return known
-        answer = await self._writer.answer(messages, max_tokens=max_tokens, temperature=temperature)
-        self._files.remember(key, answer)
+        async with self._under_way.setdefault(key, asyncio.Lock()):  # tasks may look alike
+            known = self._files.remembered(key)
+            if known is not None:
+                self.tally.remembered += 1
+                return known
+            answer = await self._writer.answer(messages, max_tokens=max_tokens, temperature=temperature)
+            self._files.remember(key, answer)
         self.tally.asked += 1
         self.tally.prompt_tokens += answer.prompt_tokens or 0
         self.tally.completion_tokens += answer.completion_tokens or 0
