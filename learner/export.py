@@ -24,6 +24,7 @@ from learner.zero import real_size
 
 if TYPE_CHECKING:
     from learner.model import PolicyModel
+    from learner.token_rows import TokenRows
     from learner.zero import ZeroEngine
 
 BUCKET_ELEMENTS = 64 * 1024 * 1024
@@ -56,6 +57,7 @@ class Unit:
 def units(policy: PolicyModel) -> list[Unit]:
     """Everything to export, in a fixed order. Tied parameters appear once, under their first name."""
     base = base_model(policy)
+    rows = policy.rows
     adapters = {name: module for name, module in base.named_modules() if hasattr(module, "base_layer")}
     out: list[Unit] = []
     for name, parameter in base.named_parameters():
@@ -70,6 +72,9 @@ def units(policy: PolicyModel) -> list[Unit]:
                 out.append(_unit(f"{owner}.weight", parameter, parts, _merged(module, parameter)))
                 continue
             name = f"{owner}.{leaf}"
+        if rows is not None and (delta := rows.of(parameter)) is not None:
+            out.append(_unit(name, parameter, (parameter, delta), _with_rows(rows, parameter)))
+            continue
         out.append(_unit(name, parameter, (parameter,)))
     known = {u.name for u in out}
     persistent = base.state_dict(keep_vars=True)
@@ -205,6 +210,10 @@ def _merged(module: Any, weight: Tensor) -> Callable[[], Tensor]:
     return lambda: (
         weight + sum(module.get_delta_weight(adapter).to(weight.dtype) for adapter in module.active_adapters)
     )
+
+
+def _with_rows(rows: TokenRows, weight: nn.Parameter) -> Callable[[], Tensor]:
+    return lambda: rows.merged(weight)
 
 
 def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:

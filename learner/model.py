@@ -1,5 +1,7 @@
 """The trained module: a causal language model, optionally with LoRA, optionally with a value head.
 
+With LoRA a memory policy's decision tokens are trained beside the adapter (token_rows.py).
+
 All that is trained is computed inside one `forward`, so that DeepSpeed's hooks see every parameter at its
 use. Dropout is off: a policy's log-probabilities must be those of the policy that acts.
 """
@@ -11,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from agentmem.chat.decision import DecisionTokens
 from agentmem.failures import ModelError
 from learner.forward import logits_at, output_layer
+from learner.token_rows import TokenRows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,9 +32,12 @@ class PolicyModel(nn.Module):
     them.
     """
 
-    def __init__(self, model: PreTrainedModel, *, value_head: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, value_head: bool = False, rows: TokenRows | None = None
+    ) -> None:
         super().__init__()
         self.model: Any = model
+        self.rows = rows
         layer = output_layer(model)
         weight: Any = layer.weight
         self.value_head: nn.Linear | None = None
@@ -53,9 +60,13 @@ class PolicyModel(nn.Module):
 def load_model(settings: RankSettings, device: torch.device, attention: str = "sdpa") -> PolicyModel:
     """Load the base model and add what is trained on top. Raises ModelError with one line."""
     model = load_base(settings.model, settings.dtype, device, attention)
+    rows: TokenRows | None = None
     if settings.lora is not None:
         model = _with_lora(model, settings.lora)
-    policy = PolicyModel(model, value_head=settings.has_values).to(device)
+        if settings.advice is not None:
+            tokens = DecisionTokens.of(settings.model)
+            rows = TokenRows(model, (tokens.generate, tokens.abstain))
+    policy = PolicyModel(model, value_head=settings.has_values, rows=rows).to(device)
     for module in policy.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

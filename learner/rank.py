@@ -7,6 +7,7 @@ counted.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -256,7 +257,10 @@ class LearnerRank:
         """The same under the policy before any update."""
         if self.reference is not None:
             return self.logprobs(batch, self.reference)
-        with self.model.model.disable_adapter():
+        with contextlib.ExitStack() as without:
+            without.enter_context(self.model.model.disable_adapter())
+            if self.model.rows is not None:
+                without.enter_context(self.model.rows.absent())
             return self.logprobs(batch, self.model)
 
     def _reference(self, attention: str) -> PolicyModel | None:

@@ -92,6 +92,12 @@ def check(config: RunConfig, refuse: Refuse) -> None:
     if memory is None or not memory.trained:
         refuse("policies", sorted(config.policies), f"method '{method}' trains a policy named 'memory'")
         return
+    if memory.lora is not None and memory.lora.push == "adapter":
+        refuse(
+            "policies.memory.lora.push",
+            "adapter",
+            f"method '{method}' trains the decision tokens, too, which an adapter doesn't hold; use 'merged'",
+        )
     if method == "mempi-stage1":
         longest = advice.stage1.max_prompt + advice.stage1.max_target + 1
         if longest > memory.context_length:

@@ -236,6 +236,7 @@ def test_a_memory_policy_beside_a_frozen_agent_is_a_configuration() -> None:
         ("objective.normalise=trial", ["objective.normalise", "trial", "a mean each"]),
         ("credit.scale_by_rms=true", ["credit.scale_by_rms", "True", "advice.std_floor"]),
         ("credit.estimator=ppo", ["credit.estimator", "ppo", "no value head"]),
+        ("policies.memory.lora={push: adapter}", ["policies.memory.lora.push", "adapter", "'merged'"]),
     ],
 )
 def test_an_impossible_setting_of_a_memory_policy_is_one_line_that_names_it(

@@ -22,7 +22,7 @@ PROMPT = (1, 5, 6, 7, 8)
 SAMPLING = Sampling(max_tokens=8)
 
 
-def save_memory_model(folder: Path, *, seed: int = 0) -> str:
+def save_memory_model(folder: Path, *, seed: int = 0, tied: bool = False) -> str:
     """A Llama of about 60,000 parameters with a tokenizer and the decision tokens, on disk."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -42,7 +42,7 @@ def save_memory_model(folder: Path, *, seed: int = 0) -> str:
             head_dim=32,
             intermediate_size=64,
             max_position_embeddings=256,
-            tie_word_embeddings=False,
+            tie_word_embeddings=tied,
             initializer_range=0.1,
             pad_token_id=0,
             bos_token_id=1,
