@@ -217,6 +217,26 @@ def test_the_kl_is_to_the_model_of_the_start_and_holds_it_back(make: Make) -> No
     assert moved[1] < moved[0]
 
 
+def test_however_an_update_is_cut_it_trains_the_same(make: Make) -> None:
+    cuts: list[dict[str, Any]] = [
+        {},
+        {"plan": "packed"},
+        {"merge_turns": False},
+        {"token_budget": 12},
+        {"token_budget": 12, "merge_turns": False, "plan": "packed"},
+    ]
+    advice_config = AdviceConfig(kl_coef=0.1, distil_coef=0.5)
+    told = [example((*PROMPT, TOKENS.generate), (20, 21, EOS)), example((5, TOKENS.generate), (22, EOS))]
+    played = [*helps(True), structured([True], [True, False, True], group=1)]
+    found = []
+    for cut in cuts:
+        rank = make(advice=advice_config, learner=LEARNER.model_copy(update=cut))
+        rank.update_groups(played, 0, 0, told)  # so that the KL isn't 0 in the second
+        found.append(rank.update_groups(played, 1, 0, told).metrics)
+    for name in ("decision_loss", "content_loss", "example_loss", "kl", "grad_norm", "p_generate", "entropy"):
+        assert [metrics[name] for metrics in found] == pytest.approx([found[0][name]] * len(cuts), abs=2e-4)
+
+
 def test_without_a_structure_what_was_sampled_is_learnt_from(make: Make) -> None:
     rank = make(advice=FREE_OF_KL.model_copy(update={"structured": False}))
     start_at(rank, 0.5)

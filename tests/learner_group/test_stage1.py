@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.chat import ChatCodec
+from agentmem.chat import ChatCodec, DecisionTokens
 from agentmem.config import AdviceConfig, LearnerConfig, Stage1Config
 from agentmem.failures import ConfigError
 from learner.distil import Distilled, DistilStep, distil
@@ -150,6 +150,7 @@ def trained(
     with LearnerGroup(settings, cpus_per_rank=0) as group:
         done = distil(group, rows, held_out, checkpoints=folder / "checkpoints", on_step=watch)
         final = group.final_model(folder / "final")
+    assert DecisionTokens.of(final) == TOKENS  # so that Stage 2 can start from it
     model = AutoModelForCausalLM.from_pretrained(final, dtype=torch.float32)
     return done, seen, torch.cat([p.detach().flatten() for p in model.parameters()])
 
