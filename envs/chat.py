@@ -7,8 +7,10 @@
     ...
 
 Each turn's prompt is the previous turn's prompt, its answer and one more user message, and so is the prompt
-that asks for a reflection: the learner can train an episode as one sequence. That holds while the episode is
-no longer than `history_turns` and nothing is shown for the present turn alone (tips, admissible actions).
+that asks for a reflection or a tip: the learner can train an episode as one sequence, and an engine reads
+what is new alone. That holds while the episode is no longer than `history_turns`, nothing is shown for the
+present turn alone (admissible actions), and the tips stay the same: they stand before the history, since
+neighbouring situations mostly recall the same ones.
 """
 
 from __future__ import annotations
@@ -128,15 +130,14 @@ class ChatStyle(PromptStyle):
             parts += [_remembered(episode) for episode in view.memory]
         if view.hint:
             parts.append(f"Hint: {view.hint}")
+        if view.tips:
+            parts.append("Lessons from situations like this:\n" + "\n".join(f"- {tip}" for tip in view.tips))
         return parts
 
     def _present(self, view: View) -> list[str]:
-        parts = []
-        if view.tips:
-            parts.append("Lessons from situations like this:\n" + "\n".join(f"- {tip}" for tip in view.tips))
-        if view.admissible is not None:
-            parts.append("Possible actions now: " + ", ".join(view.admissible))
-        return parts
+        if view.admissible is None:
+            return []
+        return ["Possible actions now: " + ", ".join(view.admissible)]
 
 
 def _remembered(episode: EpisodeMemory) -> str:
