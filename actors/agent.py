@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actors.agent_settings import AgentSettings
-from actors.engine.client import EngineClient, RayReplica
+from actors.batch_client import RayReplica
+from actors.engine.client import EngineClient
 from actors.env_worker import RayWorker
 from actors.rollout.agent_loop import AgentLoop
 from actors.rollout.agent_stats import AgentStats

@@ -28,6 +28,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_k: int = 0
     max_tokens: int = 16
     stop_token_ids: tuple[int, ...] = ()
+    allowed_ids: tuple[int, ...] = ()
+    """The only tokens that may be sampled: log-probabilities are those of a choice among them. Empty: all."""
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -38,6 +40,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"top_k is {self.top_k}: must be >= 0 (0: all tokens)")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}: must be >= 1")
+        if len(set(self.allowed_ids)) != len(self.allowed_ids):
+            raise ValueError(f"allowed_ids is {self.allowed_ids}: each token once")
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):

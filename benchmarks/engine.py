@@ -71,7 +71,8 @@ class Client:
     """A client process, as an agent actor would be one."""
 
     async def setup(self, handle: Any) -> int:
-        from actors.engine.client import EngineClient, RayReplica
+        from actors.batch_client import RayReplica
+        from actors.engine.client import EngineClient
 
         self._client = EngineClient({"engine": RayReplica(handle)})
         return os.getpid()

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.agent_settings import AgentSettings
-from actors.engine.client import EngineClient, RayReplica
+from actors.batch_client import RayReplica
+from actors.engine.client import EngineClient
 from actors.fleet import Fleet
 from agentmem.app.models.resolve import resolve_for
 from agentmem.config import RunConfig, load_config

@@ -47,6 +47,11 @@ class Processing:
             raise UnsupportedSampling(
                 "a turn of the trained policy has no sampling parameters: they must be stamped on it"
             )
+        if sampling.allowed_ids:
+            raise UnsupportedSampling(
+                f"a turn was sampled among the tokens {list(sampling.allowed_ids)} alone (allowed_ids): only "
+                "the decision of a memory policy is, and it is trained as a decision"
+            )
         return cls(sampling.temperature, sampling.top_p, sampling.top_k)
 
     @property

@@ -2,13 +2,11 @@
 
 A call per request would cost more than the request, so a client submits many at once and keeps one `collect`
 outstanding, which returns everything that has finished as soon as something has. Payloads are msgpack.
-An answer is handed out once; if the caller of `collect` has died meanwhile, so has its interest.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ import msgspec
 from actors.engine.factory import build_engine
 from actors.engine.protocol import EngineConfig, EngineStats, Reply, SampleFailure
 from actors.engine.transfer import IpcReceiver
+from actors.outbox import Outboxes
 from agentmem.failures import EngineError, Failure
 from agentmem.sampling import Sample, SampleRequest
 from agentmem.weights.base import UpdateReport, WeightUpdate
@@ -24,30 +23,8 @@ from agentmem.weights.base import UpdateReport, WeightUpdate
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
-FORGET_CLIENT_S = 600.0
-"""A client that hasn't called for so long is gone; its answers are dropped."""
-
 _requests = msgspec.msgpack.Decoder(list[SampleRequest])
 _encoder = msgspec.msgpack.Encoder()
-
-
-class _Outbox:
-    """What has finished for one client and hasn't been collected yet."""
-
-    def __init__(self) -> None:
-        self.ready = asyncio.Event()
-        self.seen = time.monotonic()
-        self._reply = Reply([], [])
-
-    def put(self, reply: Reply) -> None:
-        self._reply.samples.extend(reply.samples)
-        self._reply.failures.extend(reply.failures)
-        self.ready.set()
-
-    def take(self) -> Reply:
-        reply, self._reply = self._reply, Reply([], [])
-        self.ready.clear()
-        return reply
 
 
 class EngineActor:
@@ -55,7 +32,7 @@ class EngineActor:
 
     def __init__(self, config: EngineConfig, name: str, version: int = 0) -> None:
         self._engine = build_engine(config, name=name, initial_version=version)
-        self._outboxes: dict[str, _Outbox] = {}
+        self._outboxes = Outboxes()
 
     async def start(self) -> int:
         """Load the model; returns the version that is served. Typed errors for a bad model or setting."""
@@ -65,25 +42,19 @@ class EngineActor:
     async def submit(self, client_id: str, requests: bytes) -> None:
         """Accept an encoded list of `SampleRequest`. Never raises: a dead engine answers by failures."""
         batch = _requests.decode(requests)
-        outbox = self._outbox(client_id)
+        put = self._outboxes.of(client_id).put
         try:
-            self._engine.submit(batch, outbox.put)
+            self._engine.submit(batch, put)
         except EngineError as error:
             failure = Failure.of(error)
-            outbox.put(Reply([], [SampleFailure(id=request.id, failure=failure) for request in batch]))
+            put(Reply([], [SampleFailure(id=request.id, failure=failure) for request in batch]))
 
     async def collect(self, client_id: str, max_wait_s: float) -> bytes:
         """An encoded `Reply`: all that has finished; empty if nothing has within `max_wait_s`."""
-        outbox = self._outbox(client_id)
-        if not outbox.ready.is_set():
-            try:
-                await asyncio.wait_for(outbox.ready.wait(), max_wait_s)
-            except TimeoutError:
-                outbox.seen = time.monotonic()
-        return _encoder.encode(outbox.take())
+        return _encoder.encode(Reply(*await self._outboxes.of(client_id).collect(max_wait_s)))
 
     async def abort(self, client_id: str, ids: Sequence[str]) -> None:
-        self._engine.abort(ids, self._outbox(client_id).put)
+        self._engine.abort(ids, self._outboxes.of(client_id).put)
 
     async def sample_many(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         return await self._engine.sample_many(requests)
@@ -111,16 +82,6 @@ class EngineActor:
 
     async def close(self) -> None:
         await self._engine.close()
-
-    def _outbox(self, client_id: str) -> _Outbox:
-        now = time.monotonic()
-        outbox = self._outboxes.get(client_id)
-        if outbox is None:
-            for gone in [name for name, box in self._outboxes.items() if now - box.seen > FORGET_CLIENT_S]:
-                del self._outboxes[gone]
-            outbox = self._outboxes[client_id] = _Outbox()
-        outbox.seen = now
-        return outbox
 
 
 def create(config: EngineConfig, name: str, *, version: int = 0, **options: Any) -> ActorHandle:

@@ -193,6 +193,9 @@ def refusal(request: SampleRequest, vocabulary: int, max_model_len: int) -> str 
         return "the prompt is empty"
     if min(ids) < 0 or max(ids) >= vocabulary:
         return f"a prompt id is outside the vocabulary of {vocabulary}"
+    allowed = request.sampling.allowed_ids
+    if allowed and not (min(allowed) >= 0 and max(allowed) < vocabulary):
+        return f"an allowed id ({min(allowed)} to {max(allowed)}) is outside the vocabulary of {vocabulary}"
     if len(ids) + request.sampling.max_tokens > max_model_len:
         return (
             f"{len(ids)} prompt ids + {request.sampling.max_tokens} new ones > max_model_len {max_model_len}"

@@ -158,12 +158,19 @@ class TorchCore:
 
 
 def processed_logprobs(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Log-probabilities of the distribution that is sampled from; -inf where top-k or top-p cut.
+    """Log-probabilities of the distribution that is sampled from; -inf where top-k or top-p cut, and for
+    tokens that aren't allowed.
 
-    `logits` has shape (rows, vocabulary). Top-k comes before top-p, which keeps the smallest set of tokens
-    whose probability reaches `top_p`.
+    `logits` has shape (rows, vocabulary). Tokens that aren't allowed go first; top-k comes before top-p,
+    which keeps the smallest set of tokens whose probability reaches `top_p`.
     """
+    import torch
+
     scaled = logits.float() / sampling.temperature
+    if sampling.allowed_ids:
+        kept = scaled.new_zeros(scaled.shape[-1], dtype=torch.bool)
+        kept[list(sampling.allowed_ids)] = True
+        scaled = scaled.masked_fill(~kept, float("-inf"))
     if 0 < sampling.top_k < scaled.shape[-1]:
         least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, float("-inf"))

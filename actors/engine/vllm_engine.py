@@ -147,6 +147,7 @@ class VllmCore:
                 top_k=sampling.top_k,
                 max_tokens=sampling.max_tokens,
                 stop_token_ids=list(sampling.stop_token_ids),
+                allowed_token_ids=list(sampling.allowed_ids) or None,
                 # Only the caller's stop ids stop a response: an end id of the checkpoint is like any other.
                 ignore_eos=True,
                 logprobs=0,

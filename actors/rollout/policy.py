@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from actors.rollout.protocols import Reply
 from agentmem.chat import Exchange, Rendered
 from agentmem.sampling import Sample, Sampling
@@ -132,10 +134,4 @@ class Conversation:
 
 
 def _with_stops(sampling: Sampling, stops: tuple[int, ...]) -> Sampling:
-    return Sampling(
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        max_tokens=sampling.max_tokens,
-        stop_token_ids=tuple(sorted({*sampling.stop_token_ids, *stops})),
-    )
+    return replace(sampling, stop_token_ids=tuple(sorted({*sampling.stop_token_ids, *stops})))

@@ -111,6 +111,23 @@ class EngineBehaviours:
             share = sum(s.response_ids[0] == token for s in samples) / len(samples)
             assert abs(share - chance) < 0.12
 
+    async def test_only_allowed_tokens_are_sampled_and_their_chances_are_those_of_a_choice_among_them(
+        self, world: World
+    ) -> None:
+        two = (3, tiny.VOCAB - 1)
+        requests = [
+            request(f"r{i}", prompt(1), temperature=0.8, max_tokens=1, allowed_ids=two) for i in range(400)
+        ]
+        samples = await world.engine.sample_many(requests)
+        chances = {s.response_ids[0]: 2.718281828 ** s.logprobs[0] for s in samples}
+        assert set(chances) <= set(two)
+        assert sum(chances.values()) == pytest.approx(1.0, abs=TOLERANCE)
+        share = sum(s.response_ids[0] == two[0] for s in samples) / len(samples)
+        assert abs(share - chances.get(two[0], 0.0)) < 0.12
+        raw = await world.engine.score([[*prompt(1), token] for token in two])
+        gap = (raw[0][-1] - raw[1][-1]) / 0.8
+        assert chances[two[0]] == pytest.approx(1 / (1 + 2.718281828**-gap), abs=TOLERANCE)
+
     async def test_stop_token_is_the_last_id(self, world: World) -> None:
         every = tuple(range(0, tiny.VOCAB, 2))
         stopped = request("stop", prompt(2), max_tokens=30, stop_token_ids=every)
@@ -125,12 +142,13 @@ class EngineBehaviours:
             request("empty", ()),
             request("vocabulary", (1, tiny.VOCAB)),
             request("long", prompt(3, 510), max_tokens=16),
+            request("allowed", prompt(3), max_tokens=1, allowed_ids=(1, tiny.VOCAB)),
         ]
         world.engine.submit([*bad, request("good", prompt(3), max_tokens=1)], replies.put_nowait)
         got = [await asyncio.wait_for(replies.get(), 20), await asyncio.wait_for(replies.get(), 20)]
         failures = {f.id: f.failure for reply in got for f in reply.failures}
         assert {s.id for reply in got for s in reply.samples} == {"good"}
-        assert set(failures) == {"empty", "vocabulary", "long"}
+        assert set(failures) == {"empty", "vocabulary", "long", "allowed"}
         assert all(failure.kind is FailureKind.DATA for failure in failures.values())
         with pytest.raises(ModelError, match="outside the vocabulary"):
             await world.engine.sample(bad[1])

@@ -11,8 +11,9 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from actors.batch_client import RayReplica
 from actors.engine import actor
-from actors.engine.client import EngineClient, RayReplica
+from actors.engine.client import EngineClient
 from actors.engine.protocol import EngineConfig
 from agentmem.failures import ModelError, WeightSyncError
 from agentmem.sampling import Sampling
