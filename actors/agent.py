@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from actors.advice_client import AdviceClient
 from actors.agent_settings import AgentSettings
 from actors.batch_client import RayReplica
 from actors.engine.client import EngineClient
 from actors.env_worker import RayWorker
+from actors.rollout.advice import AgentAdvice
 from actors.rollout.agent_loop import AgentLoop
 from actors.rollout.agent_stats import AgentStats
 from actors.rollout.env_session import RemoteEnvs
 from actors.rollout.local_env import LocalEnvs
-from actors.rollout.policy import EnginePolicy
+from actors.rollout.policy import Conversation, EnginePolicy
+from actors.rollout.scripted import ScriptedPolicy
 from actors.rollout.strategies import strategy_of
 from actors.rollout.tips import AgentTips
 from actors.rollout.trial import Limits, Progress, play_trial
@@ -54,8 +57,10 @@ class AgentActor:
             Split.EVAL: Limits(settings.eval_max_turns or settings.max_turns, settings.trial_token_limit),
         }
         self._envs: LocalEnvs | RemoteEnvs
-        self._policies: dict[Split, EnginePolicy]
+        self._policies: dict[Split, EnginePolicy] | dict[Split, ScriptedPolicy]
         self._client: EngineClient
+        self._generators: AdviceClient | None = None
+        self._advice: AgentAdvice | None = None
         self._tips: AgentTips | None = None
         self._loop: AgentLoop
         self._configured = asyncio.Event()
@@ -64,9 +69,7 @@ class AgentActor:
         """Open the buffer, load the tokenizer, check that both can serve. Raises typed errors of one line."""
         settings = self._settings
         gc.set_threshold(*GC_THRESHOLDS)
-        codec = ChatCodec(settings.model, template_options=settings.template_options)
-        raw = isinstance(self._style.act_prompt(View(observation="")), str)
-        codec.check_servable(messages=not raw)
+        codec = self._codec() if settings.model else None
         buffer = await asyncio.to_thread(
             ReplayBuffer,
             settings.replay_url,
@@ -76,17 +79,26 @@ class AgentActor:
         )
         self._client = EngineClient({}, request_s=settings.sample_timeout_s)
         sampling = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}
-        self._policies = {
-            split: EnginePolicy(
-                settings.policy,
-                self._client,
-                codec,
-                by_kind,
-                context_length=settings.context_length,
-                prompt_limit=settings.prompt_limit,
+        if codec is None:
+            script = ScriptedPolicy(settings.policy, settings.env.scripted_agent())
+            self._policies = dict.fromkeys(sampling, script)
+        else:
+            self._policies = {
+                split: EnginePolicy(
+                    settings.policy,
+                    self._client,
+                    codec,
+                    by_kind,
+                    context_length=settings.context_length,
+                    prompt_limit=settings.prompt_limit,
+                )
+                for split, by_kind in sampling.items()
+            }
+        if settings.advice is not None:
+            self._generators = AdviceClient({}, timeout_s=settings.advice.timeout_s)
+            self._advice = AgentAdvice(
+                self._generators, settings.env.name, self._style, settings.advice.every_episode
             )
-            for split, by_kind in sampling.items()
-        }
         if settings.placement == "local":
             self._envs = LocalEnvs(settings.env.make)
         else:
@@ -96,10 +108,24 @@ class AgentActor:
             self._tips = AgentTips(buffer, CachedEmbedder(embedder), settings.tips)
         self._loop = AgentLoop(self._name, buffer, self._play, trials_in_flight=settings.trials_in_flight)
 
+    def _codec(self) -> ChatCodec:
+        """The tokenizer of the policy's model, once it is known to serve."""
+        settings = self._settings
+        codec = ChatCodec(settings.model, template_options=settings.template_options)
+        raw = isinstance(self._style.act_prompt(View(observation="")), str)
+        codec.check_servable(messages=not raw)
+        return codec
+
     async def configure(
-        self, engines: Mapping[str, ActorHandle], env_workers: Mapping[str, tuple[ActorHandle, int]]
+        self,
+        engines: Mapping[str, ActorHandle],
+        env_workers: Mapping[str, tuple[ActorHandle, int]],
+        generators: Mapping[str, ActorHandle] | None = None,
     ) -> None:
-        """Use exactly these from now on: engines by name, env workers by name with their number of slots."""
+        """Use exactly these from now on: engines by name, env workers by name with their number of slots,
+        memory-policy generators by name."""
+        if self._generators is not None:
+            self._generators.set_replicas({n: RayReplica(handle) for n, handle in (generators or {}).items()})
         self._client.set_replicas({name: RayReplica(handle) for name, handle in engines.items()})
         if isinstance(self._envs, RemoteEnvs):
             self._envs.configure({n: RayWorker(handle, slots) for n, (handle, slots) in env_workers.items()})
@@ -112,6 +138,8 @@ class AgentActor:
         if self._tips is not None:
             await self._tips.settle(TIPS_SETTLE_S)
         await self._client.close()
+        if self._generators is not None:
+            await self._generators.close()
         await self._envs.close()
         return await self.stats()
 
@@ -139,7 +167,10 @@ class AgentActor:
                 f"this agent plays {self._settings.env.name}"
             )
         conversation = self._policies[split].conversation()
-        tips = None if self._tips is None else self._tips.of(ticket, conversation, self._style)
+        tips = None
+        if self._tips is not None and isinstance(conversation, Conversation):
+            tips = self._tips.of(ticket, conversation, self._style)
+        advisor = None if self._advice is None else self._advice.of(ticket)
         env = await self._envs.open()
         try:
             return await play_trial(
@@ -151,6 +182,7 @@ class AgentActor:
                 saved=saved,
                 progress=progress,
                 tips=tips,
+                advisor=advisor,
             )
         finally:
             await env.close()

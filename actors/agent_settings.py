@@ -16,6 +16,14 @@ from agentmem.sampling import Sampling
 from agentmem.trajectory import TurnKind
 
 
+class AdviceRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How a memory policy is asked."""
+
+    every_episode: bool = False
+    timeout_s: float = 30.0
+    """After it a trial goes on without a hint."""
+
+
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """See the fields; `of` makes them from a run's configuration."""
 
@@ -28,7 +36,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: EnvSettings
     placement: Literal["local", "worker"] = "worker"
     model: str
-    """Directory with the tokenizer of the policy's model."""
+    """Directory with the tokenizer of the policy's model; empty: the environment's scripted agent plays."""
     policy: str = "agent"
     """The policy's name on its turns, and that of its engines."""
     template_options: dict[str, Any] = {}
@@ -43,6 +51,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     sample_timeout_s: float = 300.0
     tips: TipRules | None = None
     """EMPO²: how tips are read and written; None: no trial has any."""
+    advice: AdviceRules | None = None
+    """Mem-π: how a memory policy is asked; None: no trial is advised."""
     embedder: Literal["minilm", "words"] = "minilm"
     env_wait_s: float = 120.0
     """How long a trial waits while there is no env worker at all."""
@@ -58,7 +68,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, config: RunConfig, *, run: str, replay_url: str, replay: ReplaySettings, model: str
     ) -> AgentSettings:
-        """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to."""
+        """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to;
+        empty for a script."""
         agent, rollout, tips = config.policies["agent"], config.rollout, config.memory.tips
         rules = TipRules(
             key=tips.key,
@@ -87,7 +98,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             tips=rules if config.method == "empo2" else None,
             embedder=config.memory.embedder,
             trials_in_flight=config.agents.trials_in_flight,
-            sample_timeout_s=config.engines["agent"].sample_timeout_s,
+            sample_timeout_s=config.engines["agent"].sample_timeout_s if agent.served else 1.0,
+            advice=AdviceRules(
+                every_episode=config.advice.every == "episode", timeout_s=config.advice.timeout_s
+            )
+            if config.advised
+            else None,
         )
 
 

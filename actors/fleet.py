@@ -1,4 +1,5 @@
-"""Env workers and agent actors of a run: as many as desired, whatever happens to them.
+"""Env workers, agent actors and memory-policy generators of a run: as many as desired, whatever happens to
+them.
 
 - `start` brings up all of them and raises the first error. From then on `supervise`, called every few
   seconds, notices who is dead or silent and starts replacements without waiting for them.
@@ -6,6 +7,7 @@
   a cause that a restart can't mend (a data failure, a bug) is raised as it is.
 - `scale` changes the desired numbers at any time. An agent that leaves drains first; an env worker that
   leaves gets no new trials and is ended when its last one is over, or after the drain's time.
+- What a generator that dies or leaves was asked, its askers ask another.
 - A dead agent's leases and env slots are given up at once, so its trials go on elsewhere without delay.
 
 All methods run in one event loop, the driver's.
@@ -20,10 +22,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from actors import agent, env_worker
+from actors import agent, env_worker, generator
 from actors.agent_settings import AgentSettings
+from actors.generator import GeneratorSettings
 from actors.ray_calls import answer, kill, pong
 from actors.reconcile import Member, State, reconcile
+from actors.rollout.advising import AdvisingStats
 from actors.rollout.agent_stats import AgentStats
 from actors.rollout.env_service import ServiceStats
 from agentmem.config import RunConfig
@@ -44,6 +48,8 @@ class Role(StrEnum):
 
     ENV_WORKER = "env_worker"
     AGENT = "agent"
+    GENERATOR = "generator"
+    """Of the memory policy (Mem-π)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,9 +78,10 @@ class Fleet:
         config: RunConfig,
         settings: AgentSettings,
         *,
+        generators: GeneratorSettings | None = None,
         ray_options: dict[Role, dict[str, Any]] | None = None,
     ) -> None:
-        self._env, self._settings = config.env, settings
+        self._env, self._settings, self._generating = config.env, settings, generators
         self._budget = config.supervision.restart_budget
         self._drain_s = config.supervision.drain_timeout_s
         # A member that answers no ping for so long is dead: its event loop does nothing heavy.
@@ -83,11 +90,13 @@ class Fleet:
         self._desired = {
             Role.ENV_WORKER: config.env.workers if config.env.placement == "worker" else 0,
             Role.AGENT: config.agents.replicas,
+            Role.GENERATOR: config.generators.replicas if generators is not None else 0,
         }
         self._members: dict[Role, list[_Live]] = {role: [] for role in Role}
         self._made = dict.fromkeys(Role, 0)
         self._restarts = dict.fromkeys(Role, 0)
-        self._engines: dict[str, Any] = {}
+        self._engines: dict[str, dict[str, Any]] = {}
+        """By policy, then by name."""
         self._scaling = False
         self._ending: set[asyncio.Task[None]] = set()
         self._buffer: ReplayBuffer | None = None
@@ -103,11 +112,19 @@ class Fleet:
         if not self._scaling:  # newcomers that don't come are `scale`'s to report, not to be restarted
             self._reconcile()
 
-    async def scale(self, *, env_workers: int | None = None, agents: int | None = None) -> None:
+    async def scale(
+        self, *, env_workers: int | None = None, agents: int | None = None, generators: int | None = None
+    ) -> None:
         """Change the desired numbers, and wait until newcomers are up. On an error the old numbers stand."""
         before = dict(self._desired)
         if env_workers is not None and self._settings.placement == "local":
             raise ResourceError("env.placement is 'local': there are no env workers to scale")
+        if generators is not None and self._generating is None:
+            raise ResourceError(
+                "no memory policy advises this run's agents: there are no generators to scale"
+            )
+        if generators is not None:
+            self._desired[Role.GENERATOR] = generators
         if env_workers is not None:
             self._desired[Role.ENV_WORKER] = env_workers
         if agents is not None:
@@ -124,18 +141,20 @@ class Fleet:
         finally:
             self._scaling = False
 
-    async def set_engines(self, engines: dict[str, Any]) -> None:
-        """The engines that agents use from now on, by name."""
-        self._engines = dict(engines)
+    async def set_engines(self, engines: dict[str, Any], policy: str = "agent") -> None:
+        """The engines of a policy from now on, by name: agents use those of theirs, generators the others."""
+        self._engines[policy] = dict(engines)
         await self._configure()
 
     def size(self) -> dict[str, int]:
         """Members that are running, by role."""
-        return {role.value: sum(m.state is State.RUNNING for m in self._members[role]) for role in Role}
+        return {
+            role.value: sum(m.state is State.RUNNING for m in self._members[role]) for role in self._roles()
+        }
 
     def restarts(self) -> dict[str, int]:
         """Restarts so far, by role."""
-        return {role.value: count for role, count in self._restarts.items()}
+        return {role.value: self._restarts[role] for role in self._roles()}
 
     def handles(self, role: Role) -> dict[str, Any]:
         """Actor handles of the running members."""
@@ -149,11 +168,17 @@ class Fleet:
         """Of the env workers that answer."""
         return await self._stats(Role.ENV_WORKER, ServiceStats)
 
+    async def generator_stats(self) -> list[AdvisingStats]:
+        """Of the generators that answer."""
+        return await self._stats(Role.GENERATOR, AdvisingStats)
+
     async def close(self, drain_s: float) -> None:
         """Drain agents for at most `drain_s`, then end everything: within `drain_s` and twice `END_S`."""
         self._desired = dict.fromkeys(Role, 0)
         await asyncio.gather(*(self._end_agent(each, drain_s) for each in self._members[Role.AGENT]))
         await asyncio.gather(*(self._end_worker(each, 0.0) for each in self._members[Role.ENV_WORKER]))
+        for each in self._members[Role.GENERATOR]:
+            each.state = State.STOPPING
         for task in self._ending:
             task.cancel()
         for member in self._all():
@@ -165,6 +190,10 @@ class Fleet:
             self._buffer.close()
 
     # --- who is there
+
+    def _roles(self) -> list[Role]:
+        """Those that this run has."""
+        return [role for role in Role if role is not Role.GENERATOR or self._generating is not None]
 
     def _all(self, state: State | None = None) -> list[_Live]:
         return [m for members in self._members.values() for m in members if state in (None, m.state)]
@@ -206,6 +235,10 @@ class Fleet:
         if role is Role.AGENT:
             member = _Live(name, agent.create(self._settings, name, **options))
             member.life = asyncio.create_task(self._live_agent(member))
+        elif role is Role.GENERATOR:
+            assert self._generating is not None
+            member = _Live(name, generator.create(self._generating, name, **options))
+            member.life = asyncio.create_task(self._live_generator(member))
         else:
             env = self._env
             handle = env_worker.create(
@@ -239,7 +272,7 @@ class Fleet:
         """Up to its end, which is its death unless it was asked for."""
         try:
             await self._started(member, member.handle.start.remote())
-            await answer(self._configuration(member), member.name, self._ping_s)
+            await answer(self._configuration(member, Role.AGENT), member.name, self._ping_s)
             member.state = State.RUNNING
             member.ready.set()
             await answer(member.handle.run.remote(), member.name, None)
@@ -250,6 +283,17 @@ class Fleet:
     async def _live_worker(self, member: _Live) -> None:
         try:
             await self._started(member, member.handle.ping.remote())
+        except Exception as error:
+            member.die(error)
+            return
+        member.state = State.RUNNING
+        member.ready.set()
+        await self._configure()
+
+    async def _live_generator(self, member: _Live) -> None:
+        try:
+            await self._started(member, member.handle.start.remote())
+            await answer(self._configuration(member, Role.GENERATOR), member.name, self._ping_s)
         except Exception as error:
             member.die(error)
             return
@@ -280,20 +324,29 @@ class Fleet:
 
     # --- configuration
 
-    def _configuration(self, member: _Live) -> Any:
+    def _configuration(self, member: _Live, role: Role) -> Any:
+        if role is Role.GENERATOR:
+            return member.handle.configure.remote(self._engines.get("memory", {}))
         slots = self._env.slots_per_worker
         workers = {name: (handle, slots) for name, handle in self.handles(Role.ENV_WORKER).items()}
-        return member.handle.configure.remote(self._engines, workers)
+        return member.handle.configure.remote(
+            self._engines.get("agent", {}), workers, self.handles(Role.GENERATOR)
+        )
 
     async def _configure(self) -> None:
-        """Tell all running agents. Who doesn't hear it is dead, which `supervise` finds out."""
+        """Tell all running agents and generators. Who doesn't hear it is dead: `supervise` finds out."""
 
-        async def tell(member: _Live) -> None:
+        async def tell(member: _Live, role: Role) -> None:
             with contextlib.suppress(InfrastructureError):
-                await answer(self._configuration(member), member.name, self._ping_s)
+                await answer(self._configuration(member, role), member.name, self._ping_s)
 
-        agents = [m for m in self._members[Role.AGENT] if m.state in (State.RUNNING, State.STOPPING)]
-        await asyncio.gather(*(tell(member) for member in agents))
+        told = [
+            (member, role)
+            for role in (Role.GENERATOR, Role.AGENT)
+            for member in self._members[role]
+            if member.state in (State.RUNNING, State.STOPPING)
+        ]
+        await asyncio.gather(*(tell(member, role) for member, role in told))
 
     async def _stats(self, role: Role, kind: type[Any]) -> list[Any]:
         refs = [(name, handle.stats.remote()) for name, handle in self.handles(role).items()]
@@ -308,8 +361,11 @@ class Fleet:
         if role is Role.AGENT:
             await self._end_agent(member, self._drain_s)
         else:
-            await self._configure()  # no new trials
-            await self._end_worker(member, self._drain_s)
+            await self._configure()  # no new trials, no new questions
+            if role is Role.ENV_WORKER:
+                await self._end_worker(member, self._drain_s)
+            else:
+                kill(member.handle)
         self._members[role].remove(member)
 
     async def _end_agent(self, member: _Live, drain_s: float) -> None:

@@ -147,6 +147,13 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """End everything that the environment started. Idempotent."""
 
 
+ASK_ADVICE = (
+    "You advise an agent that is about to begin a task. You are given the task and the first thing that the "
+    "agent sees. Decide whether advice would help it; if so, write a short hint: what to do, what to avoid, "
+    "what similar tasks have shown. Write the hint only."
+)
+
+
 class PromptStyle(ABC):
     """From a view to a prompt, from a response to an action. Stateless and picklable."""
 
@@ -180,6 +187,12 @@ class PromptStyle(ABC):
         """The tip in a response, cut to `max_tip_chars`; empty and invalid if there is none."""
         parsed = self.parse_reflection(response)
         return ParsedReflection(parsed.text[: self.max_tip_chars], invalid=parsed.invalid or not parsed.text)
+
+    def advise_prompt(self, task: str, observation: str) -> Prompt:
+        """The prompt that asks a memory policy for a hint, before an episode begins: the task in words, and
+        the first observation. Raw-text formats have one of their own."""
+        asked = f"{task}\n\n{observation}".strip()
+        return (Message("system", ASK_ADVICE), Message("user", asked))
 
     @abstractmethod
     def summarise(self, episode: EpisodeRecord) -> str:

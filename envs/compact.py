@@ -3,6 +3,7 @@
     first attempt     Try 1 now OBSERVATION move:
     later attempts    LABEL: WORDS Try 3 now OBSERVATION move:
     reflection        Try 1 ENDED OBSERVATION QUESTION
+    advice            now OBSERVATION QUESTION
 
 The `LABEL:` words stand there whenever the view has a memory, tips or a hint: the words in them that the
 format can remember, without repetition and in order, or `none`. Attempts are counted 1 .. 8; later ones are
@@ -43,6 +44,10 @@ class CompactStyle(PromptStyle):
     def reflect_prompt(self, view: View, episode: EpisodeRecord) -> str:
         """See the module's docstring."""
         return f"Try {_attempt(episode.index)} {self.ended} {episode.final_observation} {self.question}"
+
+    def advise_prompt(self, task: str, observation: str) -> str:
+        """See the module's docstring; the words of the format can't say a task."""
+        return f"now {observation} {self.question}"
 
     def parse_reflection(self, response: str) -> ParsedReflection:
         """The answer if it is one word that can be remembered and nothing else, else empty and invalid."""

@@ -15,6 +15,7 @@ from typing import Any
 from envs.base import EnvSpec, Instance, PromptStyle, TextEnv
 from envs.interpreter import interpreter, missing_packages
 from envs.options import EnvSetupError, parse_options
+from envs.scripted import ScriptedAgent
 from envs.warmstart import WarmStart
 
 __all__ = [
@@ -177,6 +178,23 @@ def warm_start(name: str, options: Mapping[str, Any]) -> WarmStart | None:
     offered = getattr(module, "warm_start", None)
     made: WarmStart | None = offered(_options(module, name, options)) if offered else None
     return made
+
+
+def scripted_agent(name: str, options: Mapping[str, Any]) -> ScriptedAgent:
+    """The player that an environment brings itself. Raises EnvSetupError where it brings none."""
+    module = _module(name)
+    offered = getattr(module, "scripted_agent", None)
+    if offered is None:
+        having = [each for each, entry in ENVIRONMENTS.items() if entry.light and _scripted(entry)]
+        raise EnvSetupError(
+            f"environment {name} has no scripted agent; of the light ones these do: {', '.join(having)}"
+        )
+    made: ScriptedAgent = offered(_options(module, name, options))
+    return made
+
+
+def _scripted(entry: EnvSpec) -> bool:
+    return hasattr(importlib.import_module(entry.module), "scripted_agent")
 
 
 def _module(name: str) -> ModuleType:

@@ -36,3 +36,6 @@ class WarmStart:
     demonstrations: Callable[[int, Play], Iterator[Row]]
     """From a seed and the trials wanted to an endless stream of rows, the same for the same arguments, of
     whole trials on instances of the train split in the order of play."""
+    hints: Callable[[int], Iterator[Row]] | None = None
+    """From a seed to an endless stream of prompts for advice with hints that are well formed and no better
+    than chance, ended by ` <eos>`: what a tiny memory policy begins with (Mem-π)."""

@@ -45,7 +45,7 @@ CANCEL_S = 2.0
 class _Held:
     """A claim of this agent, from the claim until its end is written."""
 
-    __slots__ = ("claim", "episodes", "reflections", "task", "wall_s")
+    __slots__ = ("advice", "claim", "episodes", "reflections", "task", "wall_s")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -54,6 +54,7 @@ class _Held:
         begun = claim.episodes or claim.ticket.played
         self.episodes = len(begun)
         self.reflections = len(claim.reflections if claim.episodes else claim.ticket.reflected)
+        self.advice = len(claim.advice)
         self.wall_s = claim.wall_s
 
 
@@ -175,6 +176,7 @@ class AgentLoop:
             claim=held.claim,
             episode=so_far.episodes[-1],
             reflections=so_far.reflections[held.reflections :],
+            advice=so_far.advice[held.advice :],
             wall_s=so_far.wall_s - held.wall_s,
         )
         hold("agent.episode")
@@ -187,7 +189,10 @@ class AgentLoop:
             self._tally.episode(episode)
         for turn in so_far.reflections[held.reflections :]:
             self._tally.reflection(turn)
+        for turn in so_far.advice[held.advice :]:
+            self._tally.advice(turn)
         held.episodes, held.reflections = len(so_far.episodes), len(so_far.reflections)
+        held.advice = len(so_far.advice)
         held.wall_s = so_far.wall_s
 
     # --- writing

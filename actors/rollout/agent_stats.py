@@ -8,6 +8,7 @@ from collections import Counter
 
 import msgspec
 
+from agentmem.memory.advisor import advice_of
 from agentmem.trajectory import Episode, Turn
 
 LAG_EVERY_S = 0.1
@@ -42,6 +43,9 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     """What became of tips, by name (`TipCounts`)."""
     tips_pending: int = 0
     """Tips that are being written."""
+    advice: dict[str, int] = {}
+    """Advice turns of trials, by what they were: generate, abstain, late; and `tokens`, those of the memory
+    policy."""
     stops: dict[str, int] = {}
     """Episodes by stop reason."""
     in_flight: int = 0
@@ -67,6 +71,7 @@ class Tally:
         self.last_failure = ""
         self._episodes = self._turns = self._invalid = self._reflections = 0
         self._prompt_tokens = self._response_tokens = self._memory_dropped = 0
+        self._advice: Counter[str] = Counter()
         self._stops: Counter[str] = Counter()
         self._since = self._changed = time.monotonic()
         self._in_flight = 0
@@ -84,6 +89,12 @@ class Tally:
         """A written reflection."""
         self._reflections += 1
         self._turn(turn)
+
+    def advice(self, turn: Turn) -> None:
+        """What a memory policy said to a trial; its tokens aren't the agent's."""
+        said = advice_of(turn)
+        self._advice["late" if said.late else said.decision.value] += 1
+        self._advice["tokens"] += len(turn.response_ids or ()) - turn.forced
 
     def _turn(self, turn: Turn) -> None:
         self._turns += 1
@@ -127,6 +138,7 @@ class Tally:
             prompt_tokens=self._prompt_tokens,
             response_tokens=self._response_tokens,
             memory_dropped=self._memory_dropped,
+            advice=dict(self._advice),
             stops=dict(self._stops),
             in_flight=self._in_flight,
             limit=self.limit,

@@ -20,6 +20,7 @@ from envs.interpreter import interpreter
 from envs.options import parse_options
 from envs.prompting import RECIPE, prompted
 from envs.registry import spec
+from envs.scripted import ScriptedAgent
 
 
 class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,12 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Its prompts, without an environment."""
         module = importlib.import_module(self.module)
         return prompted(module.style(parse_options(module.Options, self.options)), self.prompting)
+
+    def scripted_agent(self) -> ScriptedAgent:
+        """The player that it brings itself."""
+        module = importlib.import_module(self.module)
+        made: ScriptedAgent = module.scripted_agent(parse_options(module.Options, self.options))
+        return made
 
 
 class EnvDataError(AgentMemError):

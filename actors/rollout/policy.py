@@ -20,7 +20,7 @@ from actors.rollout.protocols import Reply
 from agentmem.chat import Exchange, Rendered
 from agentmem.sampling import Sample, Sampling
 from agentmem.trajectory import TurnKind
-from envs.base import Message, Prompt
+from envs.base import Message, Prompt, View
 
 
 class Sampler(Protocol):
@@ -60,11 +60,13 @@ class EnginePolicy:
         self._stops = frozenset(codec.stop_token_ids)
         limit = context_length if prompt_limit is None else prompt_limit
         self._by_kind = {
-            kind: (_with_stops(s, codec.stop_token_ids), min(limit, context_length - s.max_tokens))
+            kind: (with_stops(s, codec.stop_token_ids), min(limit, context_length - s.max_tokens))
             for kind, s in sampling.items()
         }
 
-    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+    async def respond(
+        self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None, view: View | None = None
+    ) -> Reply | None:
         """See Policy."""
         trained_on = None if student is None else self._codec.encode(student)
         return await self.answer(self._codec.encode(prompt), kind, trained_on)
@@ -116,7 +118,9 @@ class Conversation:
         other._last, other._student = self._last, self._student
         return other
 
-    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+    async def respond(
+        self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None, view: View | None = None
+    ) -> Reply | None:
         """See Policy."""
         if isinstance(prompt, str):
             return await self._policy.respond(prompt, kind, student)
@@ -133,5 +137,6 @@ class Conversation:
         return reply
 
 
-def _with_stops(sampling: Sampling, stops: tuple[int, ...]) -> Sampling:
+def with_stops(sampling: Sampling, stops: tuple[int, ...]) -> Sampling:
+    """The same, ended by a model's own stop tokens, too."""
     return replace(sampling, stop_token_ids=tuple(sorted({*sampling.stop_token_ids, *stops})))

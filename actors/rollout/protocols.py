@@ -1,4 +1,5 @@
-"""The small protocols that a trial is played over: environment, policy, memory, and tips if there are any.
+"""The small protocols that a trial is played over: environment, policy, memory, and, if there are
+any, tips and an advisor.
 
 Errors, the same for all: an `InfrastructureError` (EnvError, EngineError) ends this attempt of the
 trial, which is retried elsewhere. Any other exception is a data failure: it isn't retried, and it surfaces. A
@@ -13,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from agentmem.sampling import FinishReason, Sampling
-from agentmem.trajectory import Episode, TurnKind
+from agentmem.trajectory import Episode, Turn, TurnKind
 from envs.base import EpisodeMemory, EpisodeRecord, Instance, Prompt, PromptStyle, View
 
 
@@ -86,11 +87,14 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+    async def respond(
+        self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None, view: View | None = None
+    ) -> Reply | None:
         """One LLM call. None: prompt and response don't fit into the context, and nothing was asked.
 
         `student`: the prompt that the response is to be trained on, if that is another one; the reply then
-        has its ids. It is never answered.
+        has its ids. It is never answered. `view`: what an act prompt was made from, for players that read no
+        prompts.
         """
         ...
 
@@ -108,6 +112,22 @@ class Tips(Protocol):
 
     def finished(self, episode: Episode, view: View) -> None:
         """An episode is over, as `view` shows it: have a tip written on it. Returns at once."""
+        ...
+
+
+class Advisor(Protocol):
+    """Mem-π's memory policy as one trial sees it."""
+
+    @property
+    def every_episode(self) -> bool:
+        """Whether it is asked before each episode; else once, before the first."""
+        ...
+
+    async def advise(self, situation: Situation) -> Turn:
+        """Its advice on an initial state, as a turn whose `response` is the hint (empty: it abstains).
+
+        Never late and never a failure of infrastructure: without an answer in time it abstains.
+        """
         ...
 
 

@@ -1,8 +1,8 @@
 """What methods do differently in a trial, as data: the trial loop (trial.py) is the same for all.
 
 LaMer plays up to N episodes with inter-episode memory; plain RL is N = 1; EMPO² shows tips in its prompts, in
-the modes that are drawn so. A method with more to say puts it into a strategy object here: it never copies
-the loop.
+the modes that are drawn so; Mem-π's hints are an advisor's, beside the loop. A method with more to say puts
+it into a strategy object here: it never copies the loop.
 """
 
 from __future__ import annotations
@@ -52,4 +52,4 @@ def strategy_of(mode: Mode) -> Strategy:
     )
 
 
-METHODS = ("lamer", "rl", "empo2")
+METHODS = ("lamer", "rl", "empo2", "mempi")

@@ -1,16 +1,19 @@
 """The trial loop: one ticket, one environment, one policy, up to N episodes.
 
-    reset ─▶ episode 0 ─▶ [reflection 0] ─▶ restart ─▶ episode 1 ─▶ … until success or N episodes
+    reset ─▶ [advice] ─▶ episode 0 ─▶ [reflection 0] ─▶ restart ─▶ episode 1 ─▶ … until success or N episodes
 
 Promises:
+- With an advisor, it is asked about the first observation before the first episode (or before each); its
+  hint stands in every prompt of the episodes that it is for. Without a hint these are byte for byte those
+  of a trial without an advisor. What was asked once and saved isn't asked again.
 - A success ends the trial. Every other episode is followed by a reflection (where the memory reads them)
   and by the identical initial state again; the next episode's prompts carry the inter-episode memory.
 - What the model does never raises: an unreadable action is sent as an empty one and is an invalid turn;
   limits of turns, tokens and context are stop reasons. The context is checked before a call, never by its
   failure.
 - Memory gives way to the situation: where a prompt doesn't fit, the tip with the lowest score is left out,
-  then the next, then the oldest earlier episode, …, and each is counted in the turn. Only a prompt that
-  doesn't fit without any memory ends the episode.
+  then the next, then the oldest earlier episode, …, then the hint, and each is counted in the turn. Only a
+  prompt that doesn't fit without any memory ends the episode.
 - A failure of environment or engine ends the attempt: `trial.failure` says which, and the episode in course
   is kept with reward None (so the trial is nobody's peer). Episodes finished before went to `progress`.
 - `play_trial(saved=…)` continues behind the saved episodes; it may run in another process than before. A
@@ -25,9 +28,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from actors.rollout.protocols import Environment, Policy, Reply, Situation, Tips
+from actors.rollout.protocols import Advisor, Environment, Policy, Reply, Situation, Tips
 from actors.rollout.strategies import Strategy
 from agentmem.failures import Failure
+from agentmem.memory.advisor import hint_of
 from agentmem.trajectory import Episode, StopReason, Ticket, Trial, Turn, TurnKind
 from envs.base import EpisodeRecord, Step, View
 
@@ -40,7 +44,7 @@ class Limits:
 
     max_turns: int
     tokens: int | None = None
-    """Sampled tokens of the whole trial, reflections included."""
+    """Tokens that the trial's policy sampled, reflections included; an advisor's aren't."""
 
 
 Progress = Callable[[Trial], None]
@@ -57,12 +61,13 @@ async def play_trial(
     saved: Trial | None = None,
     progress: Progress | None = None,
     tips: Tips | None = None,
+    advisor: Advisor | None = None,
 ) -> Trial:
     """Play a ticket to its end. The trial is complete if it has no failure. Only cancellation is raised.
 
     With `tips`, one is written on each episode, whether or not the strategy shows any.
     """
-    play = _Play(ticket, env, policy, strategy, limits, saved, tips)
+    play = _Play(ticket, env, policy, strategy, limits, saved, tips, advisor)
     try:
         await play.run(progress)
     except Exception as error:
@@ -74,6 +79,8 @@ class _Play:
     """The state of one trial while it is played."""
 
     __slots__ = (
+        "_advice",
+        "_advisor",
         "_began",
         "_env",
         "_episodes",
@@ -101,16 +108,20 @@ class _Play:
         limits: Limits,
         saved: Trial | None,
         tips: Tips | None,
+        advisor: Advisor | None,
     ) -> None:
         self._ticket, self._env, self._policy = ticket, env, policy
         self._strategy, self._limits, self._tips = strategy, limits, tips
+        self._advisor = advisor
+        self._advice: list[Turn] = list(saved.advice) if saved else []
         self._began = time.monotonic()
         self._failure: Failure | None = None
         self._episodes: list[Episode] = list(saved.episodes) if saved else []
         self._reflections: list[Turn] = list(saved.reflections) if saved else []
         self._saved_wall_s = saved.wall_s if saved else 0.0
         self._remarks = [env.style.parse_reflection(turn.response).text for turn in self._reflections]
-        self._sampled = sum(saved.token_counts().values()) if saved else 0
+        counts = saved.token_counts() if saved else {}
+        self._sampled = sum(count for kind, count in counts.items() if kind != TurnKind.ADVISE)
         self._turns: list[Turn] = []
         self._observation = ""
         self._instruction = saved.instruction if saved else ""
@@ -127,6 +138,7 @@ class _Play:
                 await self._reflect(situation.instruction)
             if not at_start:
                 situation = await self._env.restart()
+            await self._take_advice(situation)
             await self._episode(situation)
             at_start = False
             if self._over():
@@ -146,6 +158,7 @@ class _Play:
             episodes=tuple(self._episodes),
             instruction=self._instruction,
             reflections=tuple(self._reflections),
+            advice=tuple(self._advice),
             wall_s=self._saved_wall_s + time.monotonic() - self._began,
             failure=self._failure,
             attempt=ticket.attempt,
@@ -183,7 +196,7 @@ class _Play:
         env, policy, style = self._env, self._policy, self._env.style
         index, limit, max_turns = len(self._episodes), self._limits.tokens, self._limits.max_turns
         episodes, instruction = self._strategy.episodes, situation.instruction
-        memory = self._strategy.memory.recall(self._episodes, self._remarks)
+        memory, hint = self._strategy.memory.recall(self._episodes, self._remarks), self._hint(index)
         observation, admissible = situation.observation, situation.admissible
         self._observation = observation
         book = self._tips if self._strategy.recalls_tips else None
@@ -199,7 +212,7 @@ class _Play:
             if limit is not None and self._sampled >= limit:
                 stop = StopReason.TOKEN_LIMIT
                 break
-            view = View(observation, steps, admissible, index, episodes, memory, (), None, instruction)
+            view = View(observation, steps, admissible, index, episodes, memory, (), hint, instruction)
             snapshot = ""
             if book is not None:
                 found, snapshot = await book.recall(view)
@@ -276,12 +289,28 @@ class _Play:
         while True:
             if self._strategy.student_prompts:
                 student = style.act_prompt(replace(view, tips=()))
-            reply = await policy.respond(style.act_prompt(view), _ACT, student)
-            if reply is not None or not (view.tips or view.memory):
+            reply = await policy.respond(style.act_prompt(view), _ACT, student, view)
+            if reply is not None or not (view.tips or view.memory or view.hint):
                 return reply, dropped
-            # Tips stand best first, episodes oldest first.
-            view = replace(view, tips=view.tips[:-1]) if view.tips else replace(view, memory=view.memory[1:])
+            if view.tips:  # best first
+                view = replace(view, tips=view.tips[:-1])
+            elif view.memory:  # oldest first
+                view = replace(view, memory=view.memory[1:])
+            else:
+                view = replace(view, hint=None)
             dropped += 1
+
+    async def _take_advice(self, situation: Situation) -> None:
+        """Ask for what hasn't been asked yet: before the first episode, or before the next."""
+        if self._advisor is None:
+            return
+        wanted = len(self._episodes) + 1 if self._advisor.every_episode else 1
+        if len(self._advice) < wanted:
+            self._advice.append(await self._advisor.advise(situation))
+
+    def _hint(self, episode: int) -> str | None:
+        """For the prompts of an episode: of the advice before it, or of the only one."""
+        return hint_of(self._advice[min(episode, len(self._advice) - 1)]) if self._advice else None
 
     def _looking_back(self, instruction: str) -> View:
         """The last episode as it ended."""
@@ -292,6 +321,7 @@ class _Play:
             episode=episode.index,
             episodes=self._strategy.episodes,
             memory=self._strategy.memory.recall(self._episodes[:-1], self._remarks),
+            hint=self._hint(episode.index),
             instruction=instruction,
         )
 

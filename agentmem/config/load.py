@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from agentmem.config.schema import RunConfig
+from agentmem.config.schema import SCRIPTED, RunConfig
 from agentmem.failures import ConfigError
 
 Tree = dict[str, Any]
@@ -172,8 +172,9 @@ def _model_of(tree: Tree) -> object:
 
 
 def _is_tiny(model: object) -> bool:
-    """`tiny`, or a directory with a model that was made as one (and trained on, perhaps)."""
-    if model in (None, "tiny"):
+    """`tiny`, or a directory with a model that was made as one (and trained on, perhaps). A script plays what
+    tiny models play."""
+    if model in (None, "tiny", SCRIPTED):
         return True
     config = Path(str(model)) / "config.json"
     try:

@@ -145,11 +145,15 @@ class WarmupConfig(Section):
     seed: int = 0
 
 
+SCRIPTED = "scripted"
+
+
 class PolicyConfig(Section):
     """A named policy: its model and whether it is trained."""
 
     model: str
-    """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path."""
+    """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path. `scripted`: the player
+    that the environment offers (for an agent that isn't trained; it needs neither model nor engines)."""
     trained: bool = True
     dtype: Literal["float32", "bfloat16"] = "float32"
     context_length: Count = 2048
@@ -158,6 +162,11 @@ class PolicyConfig(Section):
     """Given to the model's chat template. Qwen3 without thinking: {enable_thinking: false}."""
     lora: LoraConfig | None = None
     warmup: WarmupConfig = WarmupConfig()
+
+    @property
+    def served(self) -> bool:
+        """Whether engines of this run serve it."""
+        return self.model != SCRIPTED
 
 
 class EngineConfig(Section):
@@ -185,6 +194,12 @@ class AgentsConfig(Section):
     replicas: Count = 1
     trials_in_flight: Annotated[int, Field(ge=1, le=65536)] = 256
     """Trials that one agent actor plays at once: each is sequential, together they fill a batch."""
+
+
+class GeneratorsConfig(Section):
+    """Memory-policy generators (method `mempi`): actors between the agents and `engines.memory`."""
+
+    replicas: Count = 1
 
 
 class CreditConfig(Section):
@@ -354,6 +369,7 @@ class RunConfig(Section):
     policies: dict[str, PolicyConfig]
     engines: dict[str, EngineConfig]
     agents: AgentsConfig = AgentsConfig()
+    generators: GeneratorsConfig = GeneratorsConfig()
     credit: CreditConfig = CreditConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -363,6 +379,22 @@ class RunConfig(Section):
     supervision: SupervisionConfig = SupervisionConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
+    @property
+    def advised(self) -> bool:
+        """Whether a memory policy advises the agent."""
+        return self.method == "mempi"
+
+    @property
+    def learning(self) -> str:
+        """The name of the policy that the method trains."""
+        return "memory" if self.method in ("mempi", "mempi-stage1") else "agent"
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The policies that engines of this run serve while it plays, the agent's first."""
+        roles = ("agent", "memory") if self.advised else ("agent",)
+        return tuple(name for name in roles if self.policies[name].served)
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         def refuse(key: str, found: object, allowed: str) -> None:
@@ -370,8 +402,12 @@ class RunConfig(Section):
 
         if "agent" not in self.policies:
             refuse("policies", sorted(self.policies), "a policy named 'agent' is needed")
-        for name in self.policies:
-            if name not in self.engines:
+        for name, policy in self.policies.items():
+            if policy.model == SCRIPTED and name != "agent":
+                refuse(f"policies.{name}.model", SCRIPTED, "only policy 'agent' can be a script")
+            if policy.model == SCRIPTED and policy.trained:
+                refuse(f"policies.{name}.trained", True, "a script can't be trained (false)")
+            if policy.served and name not in self.engines:
                 refuse("engines", sorted(self.engines), f"policy '{name}' needs engines of the same name")
         for name, engine in self.engines.items():
             if name not in self.policies:
@@ -382,6 +418,9 @@ class RunConfig(Section):
                     engine.tensor_parallel,
                     f"needs engines.{name}.gpus >= {engine.tensor_parallel}, found {engine.gpus}",
                 )
+        learns = self.policies.get(self.learning)
+        if learns is not None and not learns.trained:
+            refuse(f"policies.{self.learning}.trained", False, f"method '{self.method}' trains it (true)")
         if self.method == "rl" and self.rollout.episodes != 1:
             refuse(
                 "rollout.episodes",

@@ -16,7 +16,8 @@ import msgspec
 
 from agentmem.failures import ConfigError
 from agentmem.jsonl import LineWriter
-from agentmem.trajectory import Episode, Trial
+from agentmem.memory.advisor import advice_of
+from agentmem.trajectory import Episode, Trial, Turn
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,19 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     """Turns without a usable action."""
     path: str
     """Hash of the exact sequence of (observation, action)."""
+
+
+class AdviceLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a memory policy said (Mem-π)."""
+
+    decision: str
+    """`generate` or `abstain`."""
+    p_generate: float | None
+    """Between the two; None where it wasn't asked."""
+    hint_tokens: int
+    """0 for an abstention."""
+    late: bool = False
+    """It abstains because no answer came in time."""
 
 
 class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +67,8 @@ class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
     """Read, over all calls, each prompt in full."""
     wall_s: float
     """From the trial's start to its end, beside all others in flight."""
+    advice: list[AdviceLine] = []
+    """In the order of the episodes that it stands before."""
 
     @property
     def solved(self) -> list[bool]:
@@ -87,6 +103,14 @@ def line_of(trial: Trial, condition: str, seed: int, *, sample: int = 0, update:
         tokens=trial.token_counts(),
         prompt_tokens=sum(len(turn.prompt_ids) for turn in trial.turns()),
         wall_s=round(trial.wall_s, 4),
+        advice=[_advice(turn) for turn in trial.advice],
+    )
+
+
+def _advice(turn: Turn) -> AdviceLine:
+    said = advice_of(turn)
+    return AdviceLine(
+        decision=said.decision.value, p_generate=said.p_generate, hint_tokens=said.tokens, late=said.late
     )
 
 

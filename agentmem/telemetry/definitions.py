@@ -82,6 +82,24 @@ _DEFINITIONS = (
     Definition("agentmem_tip_tokens_total", Kind.COUNTER, "Tokens sampled for tips.", ("policy",)),
     Definition("agentmem_recalled_tips_total", Kind.COUNTER, "Tips shown in prompts.", ("policy",)),
     Definition(
+        "agentmem_advice_total",
+        Kind.COUNTER,
+        "Advice that trials were given, by what it was (generate, abstain, late).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_advice_tokens_total", Kind.COUNTER, "Tokens sampled by a memory policy.", ("policy",)
+    ),
+    Definition(
+        "agentmem_advice_choices_total",
+        Kind.COUNTER,
+        "Decisions that a memory policy was asked for, by p(generate) (reason: a tenth's lower bound).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_generator_wait_seconds_total", Kind.COUNTER, "Seconds that answered questions took, added."
+    ),
+    Definition(
         "agentmem_dropped_memories_total",
         Kind.COUNTER,
         "Tips and earlier episodes left out of prompts that would have been too long.",

@@ -6,14 +6,15 @@ from functools import partial
 
 from envs.base import PromptStyle
 from envs.doors.compact import CompactStyle, vocabulary
-from envs.doors.demonstrator import demonstrations
+from envs.doors.demonstrator import demonstrations, hints
 from envs.doors.env import Doors
 from envs.doors.house import instances
 from envs.doors.options import Options
+from envs.doors.scripted import Guest
 from envs.doors.text import TextStyle
 from envs.warmstart import WarmStart
 
-__all__ = ["Options", "instances", "make", "style", "warm_start"]
+__all__ = ["Options", "instances", "make", "scripted_agent", "style", "warm_start"]
 
 
 def style(options: Options) -> PromptStyle:
@@ -30,4 +31,9 @@ def warm_start(options: Options) -> WarmStart | None:
     """Words and demonstrator of the compact format."""
     if options.format != "compact":
         return None
-    return WarmStart(vocabulary(options), partial(demonstrations, options))
+    return WarmStart(vocabulary(options), partial(demonstrations, options), partial(hints, options))
+
+
+def scripted_agent(options: Options) -> Guest:
+    """A player that knows its way behind the first door, and heeds hints."""
+    return Guest(options)

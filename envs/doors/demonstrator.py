@@ -47,6 +47,15 @@ def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:
             yield from _doors(options, style, rng)
 
 
+def hints(options: Options, seed: int) -> Iterator[Row]:
+    """See WarmStart: a room and one of its doors, at random."""
+    rng = random.Random(seed)
+    style = CompactStyle(options)
+    while True:
+        room = rng.choice(options.kind_words)
+        yield style.advise_prompt("", room), f"{room} {rng.choice(options.door_words)} <eos>"
+
+
 def _doors(options: Options, style: CompactStyle, rng: random.Random) -> Iterator[Row]:
     """A room without tips, and with."""
     doors = options.door_words

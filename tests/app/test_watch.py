@@ -35,8 +35,8 @@ class System:
     def restarts(self) -> dict[str, int]:
         return {"agent": self.supervised // 2}
 
-    def engine_names(self) -> list[str]:
-        return ["agent-0"]
+    def serving(self) -> dict[str, int]:
+        return {"agent": 1}
 
 
 class Monitor:

@@ -32,7 +32,9 @@ class HallStyle(PromptStyle):
             for m in view.memory
         )
         steps = " ".join(step.response for step in view.history)
-        return f"act {view.episode}/{view.episodes} memory: {memory} history: {steps} now: {view.observation}"
+        hint = "" if view.hint is None else f"hint: {view.hint} "
+        at = f"{view.episode}/{view.episodes}"
+        return f"act {at} {hint}memory: {memory} history: {steps} now: {view.observation}"
 
     def reflect_prompt(self, view: View, episode: EpisodeRecord) -> Prompt:
         played = " ".join(step.response for step in episode.steps)
@@ -47,6 +49,9 @@ class HallStyle(PromptStyle):
         if response.startswith("remark "):
             return ParsedReflection(response.removeprefix("remark "))
         return ParsedReflection("", invalid=True)
+
+    def advise_prompt(self, task: str, observation: str) -> Prompt:
+        return f"advise {task}: {observation}"
 
     def summarise(self, episode: EpisodeRecord) -> str:
         return "went " + ",".join(step.response for step in episode.steps)
@@ -110,7 +115,9 @@ class ScriptedPolicy:
             answers = iter(self.answers)
             self.answers = lambda prompt, kind: next(answers)
 
-    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+    async def respond(
+        self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None, view: View | None = None
+    ) -> Reply | None:
         assert isinstance(prompt, str)
         if len(prompt) > self.longest_prompt:
             return None

@@ -31,6 +31,17 @@ def memory_of(config: RunConfig, condition: Condition) -> str:
     return config.rollout.memory if config.rollout.memory != "none" else "history"
 
 
+def mode_of(config: RunConfig, condition: Condition) -> Mode:
+    """How the trials of a condition are played. Where a memory policy advises (Mem-π), its hints are the
+    memory: what the trial itself remembers is the same under both conditions."""
+    if config.advised:
+        advice = "free" if condition == "with_memory" else ""
+        memory: str = config.rollout.memory
+    else:
+        advice, memory = "", memory_of(config, condition)
+    return Mode(method=config.method, episodes=config.evaluation.episodes, memory=memory, advice=advice)
+
+
 def drop_unfinished(buffer: ReplayBuffer) -> None:
     """Withdraw what is left of the evaluation in course (also one whose driver has died)."""
     batch = buffer.get_cursor(BATCH)
@@ -62,7 +73,7 @@ async def evaluate(
     began = time.monotonic()
     batch = batch_name(update, condition)
     evaluation = config.evaluation
-    mode = Mode(method=config.method, episodes=evaluation.episodes, memory=memory_of(config, condition))
+    mode = mode_of(config, condition)
     tickets = evaluation_tickets(
         config.env.name, instances, evaluation.tasks, evaluation.seed, batch, mode, trials_per_task
     )

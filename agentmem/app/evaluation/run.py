@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agentmem.app.live.session import Session
-    from agentmem.app.reporting.examples import Decode
 
 
 def evaluate_target(
@@ -102,13 +101,6 @@ def evaluate_target(
     return run.path
 
 
-def _decoder(model: Path) -> Decode:
-    from agentmem.chat import ChatCodec
-
-    codec = ChatCodec(str(model))
-    return lambda policy, ids: codec.decode(ids)
-
-
 async def _play(
     config: RunConfig,
     run: RunDir,
@@ -120,11 +112,11 @@ async def _play(
     from agentmem.app.live.monitor import Monitor
     from agentmem.app.live.system import System
     from agentmem.app.live.watch import Watch
-    from agentmem.app.reporting.examples import ExampleStore
+    from agentmem.app.reporting.examples import ExampleStore, decoder
     from envs.registry import instances
 
     held_out = instances(config.env.name, config.env.options, "eval")
-    system = System(config, run, live.model, learns=False)
+    system = System(config, run, live.models, learns=False)
     monitor = Monitor(system, live.metrics, live.view)
     watch = Watch(
         config, system, monitor, live.flag, lambda what, detail: live.view.note(f"{what}: {detail}")
@@ -135,7 +127,7 @@ async def _play(
         with (
             MetricsWriter(run.metrics_path) as writer,
             TrialWriter(run.trials_path) as lines,
-            ExampleStore(run.examples, decode=_decoder(live.model)) as examples,
+            ExampleStore(run.examples, decode=decoder(live.models)) as examples,
         ):
             hidden: dict[str, list[TrialLine]] = {mask: [] for mask in masks}
             for seed in seeds:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.rollout.advising import BINS
 from agentmem.app.live.system import System
 from agentmem.app.reporting.records import GapRecord, UpdateRecord
 from agentmem.app.reporting.view import LiveView
@@ -33,6 +34,8 @@ class Totals:
     tips: dict[str, int] = field(default_factory=dict)
     """What became of tips, by name."""
     memory_dropped: int = 0
+    advice: dict[str, int] = field(default_factory=dict)
+    """Mem-π: advice that trials were given, by what it was, and its tokens."""
 
 
 class Monitor:
@@ -51,9 +54,14 @@ class Monitor:
     async def poll(self) -> None:
         """One look at everything."""
         system = self._system
-        self.counters, agents, engines = await asyncio.gather(
-            asyncio.to_thread(system.buffer.counters), system.fleet.agent_stats(), system.engines.stats()
+        self.counters, agents, engines, generators = await asyncio.gather(
+            asyncio.to_thread(system.buffer.counters),
+            system.fleet.agent_stats(),
+            system.engine_stats(),
+            system.fleet.generator_stats(),
         )
+        for asked in generators:
+            self._latest[f"generator {asked.name}"] = asked
         for stats in agents:
             self._latest[f"agent {stats.name}"] = stats
             if stats.data_failures:
@@ -73,7 +81,8 @@ class Monitor:
         """CPU seconds of agents, engines and driver since their starts, the dead included."""
         spent = {"agents": 0.0, "engines": 0.0, "driver": time.process_time() - self._driver_cpu_s}
         for name, stats in self._latest.items():
-            spent["agents" if name.startswith("agent ") else "engines"] += stats.cpu_s
+            role = name.split()[0] + "s"
+            spent[role] = spent.get(role, 0.0) + stats.cpu_s
         return spent
 
     def _sum(self, live: list[Any]) -> None:
@@ -83,9 +92,12 @@ class Monitor:
             for reason, count in stats.stops.items():
                 stops[reason] = stops.get(reason, 0) + count
         tips: dict[str, int] = {}
+        advice: dict[str, int] = {}
         for stats in agents:
             for what, count in stats.tips.items():
                 tips[what] = tips.get(what, 0) + count
+            for what, count in stats.advice.items():
+                advice[what] = advice.get(what, 0) + count
         self.totals = Totals(
             trials=sum(a.trials for a in agents),
             episodes=sum(a.episodes for a in agents),
@@ -96,6 +108,7 @@ class Monitor:
             idle_share=sum(a.idle_share for a in live) / len(live) if live else 0.0,
             stops=stops,
             tips=tips,
+            advice=advice,
             memory_dropped=sum(a.memory_dropped for a in agents),
         )
 
@@ -117,6 +130,8 @@ class Monitor:
         metrics.total("agentmem_turns_total", acts, policy="agent", reason="act")
         metrics.total("agentmem_turns_total", totals.reflections, policy="agent", reason="reflect")
         self._export_memory(totals)
+        if self._system.config.advised:
+            self._export_advice(totals)
         metrics.total("agentmem_env_steps_total", acts, env=env)
         metrics.total("agentmem_invalid_turns_total", totals.invalid, env=env)
         metrics.total("agentmem_sampled_tokens_total", totals.sampled_tokens, policy="agent")
@@ -127,8 +142,9 @@ class Monitor:
             metrics.total("agentmem_drops_total", count, reason=reason)
         for role, count in self._system.restarts().items():
             metrics.total("agentmem_restarts_total", count, role=role)
-        if engines:
-            metrics.gauge("agentmem_served_version_count", min(e.version for e in engines))
+        learning = [e for e in engines if e.name.startswith(f"{self._system.config.learning}-")]
+        if learning:
+            metrics.gauge("agentmem_served_version_count", min(e.version for e in learning))
 
     def _export_memory(self, totals: Totals) -> None:
         metrics, tips = self._metrics, dict(totals.tips)
@@ -142,11 +158,23 @@ class Monitor:
         for what, count in tips.items():
             metrics.total("agentmem_tips_total", count, reason=what)
 
+    def _export_advice(self, totals: Totals) -> None:
+        metrics, advice = self._metrics, dict(totals.advice)
+        metrics.total("agentmem_advice_tokens_total", advice.pop("tokens", 0), policy="memory")
+        for what, count in advice.items():
+            metrics.total("agentmem_advice_total", count, reason=what)
+        asked = [stats for name, stats in self._latest.items() if name.startswith("generator ")]
+        metrics.total("agentmem_generator_wait_seconds_total", sum(stats.wait_s for stats in asked))
+        for number in range(BINS):
+            count = sum(stats.p_generate[number] for stats in asked)
+            metrics.total("agentmem_advice_choices_total", count, reason=f"{number / BINS:g}")
+
     def updated(self, record: UpdateRecord, push: dict[str, float], phases: dict[str, float]) -> None:
         """An update of the learner is over."""
         metrics, env = self._metrics, self._system.config.env.name
         metrics.count("agentmem_updates_total")
-        metrics.count("agentmem_trained_tokens_total", record.trained_tokens, policy="agent")
+        trained = self._system.config.learning
+        metrics.count("agentmem_trained_tokens_total", record.trained_tokens, policy=trained)
         metrics.gauge("agentmem_trained_version_count", record.version)
         metrics.gauge("agentmem_last_update_timestamp_seconds", time.time())
         metrics.gauge("agentmem_idle_ratio", record.learner_idle, role="learner")

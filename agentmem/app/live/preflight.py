@@ -19,8 +19,10 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     check_method(config)
     check_environment(config)
     check_tasks(config, seeds)
-    for policy in config.policies.values():
-        check_named(policy.model)
+    for name in config.served:
+        check_named(config.policies[name].model)
+    if not config.policies["agent"].served:
+        check_script(config)
     check_server(config)
 
 
@@ -77,3 +79,13 @@ def check_server(config: RunConfig) -> None:
         server = Server(config.replay.url, deadline_s=PREFLIGHT_S)
         server.check()
         server.close()
+
+
+def check_script(config: RunConfig) -> None:
+    """Refuse a scripted agent where the environment brings none."""
+    from envs.registry import EnvSetupError, scripted_agent
+
+    try:
+        scripted_agent(config.env.name, config.env.options)
+    except EnvSetupError as error:
+        raise ConfigError(f"policies.agent.model is 'scripted': {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,8 @@ class Session:
     view: LiveView
     flag: InterruptFlag
     metrics: Metrics
-    model: Path
-    """Directory of the agent policy's model."""
+    models: Mapping[str, Path]
+    """Directory of the model of each policy that is served."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def session(
     model: Path | None = None,
     learns: bool = True,
 ) -> Iterator[Session]:
-    """`updates`: of the whole run, `done` of them already. `model`: in the place of the policy's own."""
+    """`updates`: of the whole run, `done` of them already. `model`: in the place of the trained policy's."""
     from agentmem.app.live.system import start_ray
     from agentmem.app.models.resolve import resolve_for
     from agentmem.telemetry.prometheus import PrometheusBackend
@@ -63,11 +63,16 @@ def session(
             view.phase(text, done, total)
 
         view.note(f"run: {run.path}")
-        model = model or resolve_for(config, on_progress=on_progress)
+        models = {
+            name: model
+            if model is not None and name == config.learning
+            else resolve_for(config, name, on_progress=on_progress)
+            for name in config.served
+        }
         view.phase("starting Ray")
         import ray
 
         stack.callback(ray.shutdown)
         start_ray(config, learns=learns)
         flag.install()  # ray.init() puts its own handlers in place
-        yield Session(view, flag, Metrics(run.name, backend), model)
+        yield Session(view, flag, Metrics(run.name, backend), models)

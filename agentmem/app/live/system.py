@@ -11,15 +11,17 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from actors.agent_settings import AgentSettings
 from actors.engine.pool import EnginePool
-from actors.engine.protocol import EngineConfig
+from actors.engine.protocol import EngineConfig, EngineStats
 from actors.fleet import Fleet
+from actors.generator import GeneratorSettings
 from actors.placement import Request, require
 from actors.ray_calls import answer, kill, pong
 from actors.replay_server import ReplayServer
@@ -47,12 +49,13 @@ class System:
 
     config: RunConfig
     run: RunDir
-    model: Path
-    """Directory of the agent policy's model."""
+    models: Mapping[str, Path]
+    """Directory of the model of each policy that is served here."""
     learns: bool = True
     """Whether there is a learner; an evaluation has none."""
     buffer: ReplayBuffer = field(init=False)
-    engines: EnginePool = field(init=False)
+    pools: dict[str, EnginePool] = field(init=False)
+    """The engines of each policy that is served here."""
     learner: LearnerGroup = field(init=False)
     fleet: Fleet = field(init=False)
     learner_restarts: int = field(default=0, init=False)
@@ -78,30 +81,44 @@ class System:
         # Nobody plays yet: what is claimed was claimed under a driver that is dead.
         await asyncio.to_thread(self.buffer.recall)
         phase("starting engines and learner" if self.learns else "starting engines")
-        self.engines = self._engine_pool()
+        self.pools = {policy: self._engine_pool(policy) for policy in self.config.served}
         self.started.append("engines")
-        starting: list[Any] = [self.engines.start()]
+        starting: list[Any] = [pool.start() for pool in self.pools.values()]
         if self.learns:
             starting.append(asyncio.to_thread(self._start_learner, checkpoint))
         await _all(*starting)
         phase("starting agents")
         agent_settings = AgentSettings.of(
-            self.config, run=self.run.name, replay_url=url, replay=settings, model=str(self.model)
+            self.config,
+            run=self.run.name,
+            replay_url=url,
+            replay=settings,
+            model=str(self.models.get("agent", "")),
         )
-        self.fleet = Fleet(self.config, agent_settings)
+        generators = None
+        if self.config.advised:
+            generators = GeneratorSettings.of(self.config, model=str(self.models["memory"]))
+        self.fleet = Fleet(self.config, agent_settings, generators=generators)
         self.started.append("fleet")
         await self.fleet.start()
-        await self.offer_engines(self.engines.live)
+        for policy, pool in self.pools.items():
+            await self.offer_engines(policy, pool.live)
 
-    async def offer_engines(self, live: dict[str, Any]) -> None:
-        """Tell agents which engines there are."""
+    async def offer_engines(self, policy: str, live: dict[str, Any]) -> None:
+        """Tell agents or generators which engines there are."""
         if "fleet" in self.started:
-            await self.fleet.set_engines(live)
+            await self.fleet.set_engines(live, policy)
+
+    @property
+    def learning(self) -> EnginePool:
+        """The engines of the policy that is trained: the only ones whose weights change."""
+        return self.pools[self.config.learning]
 
     async def push(self, update: WeightUpdate) -> dict[str, float]:
-        """Give new weights to all engines; returns the longest seconds by phase."""
-        reports = await self.engines.push(update, self.offer_engines)
-        for name in self.engines.live:
+        """Give new weights to all engines of the trained policy; returns the longest seconds by phase."""
+        pool = self.learning
+        reports = await pool.push(update, partial(self.offer_engines, pool.policy))
+        for name in pool.live:
             await asyncio.to_thread(self.learner.acknowledge, update.version, name)
         return {
             "transfer": max((r.transfer_s for r in reports), default=0.0),
@@ -112,7 +129,7 @@ class System:
         """Replace what is dead or frozen, but only note a lost learner; raise what can't be repaired."""
         await _all(
             self.fleet.supervise(),
-            self.engines.heal(self.offer_engines),
+            *(pool.heal(partial(self.offer_engines, policy)) for policy, pool in self.pools.items()),
             self._check_server(),
             self._check_learner(),
         )
@@ -138,7 +155,7 @@ class System:
 
     def drop_old_snapshots(self) -> None:
         """Remove the snapshots of weights that an earlier learner left behind."""
-        kept = self.engines.snapshot()
+        kept = self.learning.snapshot()
         for folder in self.run.weights_dir.glob("v*"):
             if str(folder) != kept:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -147,7 +164,7 @@ class System:
         """End all parts, in the order in which work flows. Bounded; never raises."""
         steps: dict[str, Callable[[], Any]] = {
             "fleet": lambda: self.fleet.close(drain_s),
-            "engines": lambda: asyncio.to_thread(self.engines.close),
+            "engines": lambda: asyncio.to_thread(self._close_engines),
             "learner": lambda: asyncio.to_thread(self.learner.close),
             "buffer": lambda: asyncio.to_thread(self.buffer.close),
             "server": lambda: asyncio.to_thread(self._stop_server),
@@ -170,15 +187,28 @@ class System:
         """Restarts so far, by role."""
         fleet = self.fleet.restarts() if "fleet" in self.started else {}
         return {
-            "engine": self.engines.restarts,
+            "engine": sum(pool.restarts for pool in self.pools.values()),
             "learner": self.learner_restarts,
             "replay_server": self.restarts_of_server(),
             **fleet,
         }
 
     def engine_names(self) -> list[str]:
-        """Engines that serve."""
-        return list(self.engines.live)
+        """Engines that serve the trained policy."""
+        return list(self.learning.live)
+
+    def serving(self) -> dict[str, int]:
+        """Engines that serve, by policy."""
+        return {policy: len(pool.live) for policy, pool in self.pools.items()}
+
+    async def engine_stats(self) -> list[EngineStats]:
+        """Of all engines that answer."""
+        found = await asyncio.gather(*(pool.stats() for pool in self.pools.values()))
+        return [stats for each in found for stats in each]
+
+    def _close_engines(self) -> None:
+        for pool in self.pools.values():
+            pool.close()
 
     def _replay_url(self) -> str:
         if self.config.replay.url is not None:
@@ -249,7 +279,7 @@ class System:
         )
         for rank, result in zip(pings, answers, strict=True):
             if isinstance(result, BaseException) and group is self.learner and not self._restarting_learner:
-                self.lost_learner = LearnerError("agent", "ping", [rank], str(result))
+                self.lost_learner = LearnerError(self.config.learning, "ping", [rank], str(result))
 
     def _stop_server(self) -> None:
         import ray
@@ -257,14 +287,14 @@ class System:
         ray.get(self._server.stop.remote(), timeout=15)
         ray.kill(self._server)
 
-    def _engine_pool(self) -> EnginePool:
-        config, engine, policy = self.config, self.config.engines["agent"], self.config.policies["agent"]
-        lora = policy.lora
+    def _engine_pool(self, name: str) -> EnginePool:
+        config, engine, policy = self.config, self.config.engines[name], self.config.policies[name]
+        lora = policy.lora if name == config.learning else None
         adapters = lora is not None and lora.push == "adapter"
         return EnginePool(
-            "agent",
+            name,
             EngineConfig(
-                model=str(self.model),
+                model=str(self.models[name]),
                 kind=engine.backend,
                 dtype=policy.dtype,
                 max_model_len=policy.context_length,
@@ -289,11 +319,12 @@ class System:
         )
 
     def _start_learner(self, checkpoint: Path | None) -> None:
-        config, policy = self.config, self.config.policies["agent"]
+        config, name = self.config, self.config.learning
+        policy = config.policies[name]
         self.learner = LearnerGroup(
             RankSettings(
-                policy="agent",
-                model=str(self.model),
+                policy=name,
+                model=str(self.models[name]),
                 dtype=policy.dtype,
                 lora=policy.lora,
                 learner=config.learner,
@@ -301,6 +332,7 @@ class System:
                 objective=config.objective,
                 weights=config.weights,
                 memory=config.memory if config.method == "empo2" else None,
+                advice=config.advice if config.advised else None,
                 invalid_penalty=config.env.invalid_penalty,
                 seed=config.seed,
                 gradient_checkpointing=config.learner.gradient_checkpointing,
@@ -352,11 +384,15 @@ def start_ray(config: RunConfig, *, learns: bool = True) -> None:
 
 def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
     """What a run asks of the cluster."""
-    engine, learner = config.engines["agent"], config.learner
+    learner = config.learner
+    engines = {name: config.engines[name] for name in config.served}
     requests = [
-        Request("engines.agent", count=engine.replicas, cpus=1, gpus=engine.gpus),
-        Request("agents.replicas", count=config.agents.replicas, cpus=1),
+        Request(f"engines.{name}", count=engine.replicas, cpus=1, gpus=engine.gpus)
+        for name, engine in engines.items()
     ]
+    requests.append(Request("agents.replicas", count=config.agents.replicas, cpus=1))
+    if config.advised:
+        requests.append(Request("generators.replicas", count=config.generators.replicas, cpus=1))
     if learns:
         requests.append(Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank))
     if config.env.placement == "worker":

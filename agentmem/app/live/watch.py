@@ -122,8 +122,9 @@ class Watch:
         parts = [
             f"{counters.queued} trials queued, {counters.running} running, {counters.buffered} buffered",
             f"{counters.groups_ready} groups complete",
-            f"alive: {size['agent']} agents, {len(self._system.engine_names())} engines"
-            + (f", {size['env_worker']} env workers" if size["env_worker"] else ""),
+            f"alive: {size['agent']} agents, {sum(self._system.serving().values())} engines"
+            + (f", {size['env_worker']} env workers" if size["env_worker"] else "")
+            + (f", {size['generator']} generators" if "generator" in size else ""),
         ]
         if counters.blocked_producers:
             parts.append(

@@ -46,6 +46,8 @@ class Surroundings:
     memory: str = "history"
     episodes: int = 3
     max_turns: int | None = None
+    advises: bool = False
+    """Whether it is a memory policy, which is asked for hints (Mem-π)."""
 
 
 def cache_root() -> Path:
@@ -63,6 +65,7 @@ def resolve_for(config: RunConfig, policy: str = "agent", on_progress: Progress 
         memory=config.rollout.memory,
         episodes=max(config.rollout.episodes, config.evaluation.episodes),
         max_turns=config.env.max_turns,
+        advises=policy == "memory",
     )
 
 
@@ -76,13 +79,15 @@ def resolve(
     memory: str = "history",
     episodes: int = 3,
     max_turns: int | None = None,
+    advises: bool = False,
 ) -> Path:
     """A checked model directory for this policy in this environment. Raises ModelError.
 
     `memory`, `episodes` and `max_turns` shape the demonstrations of a tiny model and nothing else.
+    `advises`: a memory policy. A model that is made here gets the decision tokens; any other must have them.
     """
     cache = cache_dir or cache_root()
-    around = Surroundings(env_name, env_options, memory, episodes, max_turns)
+    around = Surroundings(env_name, env_options, memory, episodes, max_turns, advises)
     report = on_progress or _silent
     if policy.model == "tiny":
         from agentmem.app.models import tiny
@@ -95,6 +100,8 @@ def resolve(
         path = cached(cache, "smollm2", smollm2.recipe(), lambda into: smollm2.make(into, report))
     else:
         path = _found(policy.model)
+    if advises:
+        path = _advising(path, policy, cache)
     check(path, policy, env_name, env_options)
     return path
 
@@ -134,6 +141,23 @@ def takes_messages(env_name: str, env_options: Mapping[str, Any]) -> bool:
     from envs.base import View
 
     return not isinstance(registry.style(env_name, env_options).act_prompt(View(observation="")), str)
+
+
+def _advising(path: Path, policy: PolicyConfig, cache: Path) -> Path:
+    """The same model with decision tokens, if it was made here; else it must have them."""
+    from agentmem.chat.decision import DecisionTokens
+
+    try:
+        DecisionTokens.of(path)
+    except ModelError:
+        if policy.model not in MADE_HERE:
+            raise
+        from agentmem.chat.decision_model import write_memory_model
+
+        return cached(
+            cache, "memory", {"of": path.name}, lambda into: _silently(write_memory_model, path, into)
+        )
+    return path
 
 
 def cached(root: Path, kind: str, recipe: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
@@ -183,6 +207,11 @@ def write(model: Any, tokenizer: Any, into: Path) -> None:
     finally:
         if shown:
             logging.enable_progress_bar()
+
+
+def _silently(make: Callable[[Path, Path], object], source: Path, into: Path) -> None:
+    with redirect_stdout(sys.stderr):
+        make(source, into)
 
 
 def _silent(what: str, done: int, total: int) -> None:

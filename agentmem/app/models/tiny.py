@@ -4,7 +4,8 @@ Which tokenizer and which demonstrations depends on the environment's prompts:
 
 - *words* (raw text, a game's compact format): a token for each word of the format's vocabulary. Most answers
   are one token and aren't followed by <eos>: serve with `max_tokens=1`. The warm-up imitates the game's own
-  demonstrator, which plays poorly and sometimes uses its memory (`envs.warmstart`).
+  demonstrator, which plays poorly and sometimes uses its memory (`envs.warmstart`). A memory policy imitates
+  random hints, or none.
 - *text* (chat messages, all else): `tiny_text`.
 
 Everything is drawn from `warmup.seed`: the same settings give the same weights on the same machine.
@@ -12,6 +13,7 @@ Everything is drawn from `warmup.seed`: the same settings give the same weights 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from agentmem.app.models.resolve import Progress, Surroundings
     from agentmem.config import PolicyConfig
-    from envs.warmstart import Memory
+    from envs.warmstart import Memory, Row, WarmStart
 
 VERSION = 3
 """Of everything that shapes the weights (tokenizers, demonstrations, training). Raise it with any change."""
@@ -58,6 +60,7 @@ def recipe(policy: PolicyConfig, around: Surroundings) -> dict[str, Any]:
         "max_turns": around.max_turns,
         "positions": _positions(policy),
         "warmup": policy.warmup.model_dump(mode="json"),
+        **({"advises": True} if around.advises else {}),
     }
 
 
@@ -69,7 +72,10 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
 
     warmup = policy.warmup
     start = registry.warm_start(around.env, around.options)
-    if start is not None:
+    if start is not None and around.advises and start.hints is not None:
+        tokenizer, pairs = _advising(start, warmup.seed, warmup.steps * warmup.batch_rows)
+        steps, batch_rows = warmup.steps, warmup.batch_rows
+    elif start is not None:
         tokenizer = word_tokenizer(start.vocabulary)
         play = Play(_demonstrated_memory(policy, around), around.episodes, around.max_turns)
         pairs = list(islice(start.demonstrations(warmup.seed, play), warmup.steps * warmup.batch_rows))
@@ -92,6 +98,24 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
             lambda p: report("warming up the tiny model", p.step, p.steps),
         )
     write(model, tokenizer, into)
+
+
+def _advising(start: WarmStart, seed: int, rows: int) -> tuple[PreTrainedTokenizerFast, list[Row]]:
+    """A memory policy's tokenizer, which has the decisions, and rows: a hint every other time, at random."""
+    from tokenizers import AddedToken
+
+    from agentmem.chat.decision import Decision
+
+    assert start.hints is not None
+    tokenizer = word_tokenizer(start.vocabulary)
+    decisions = [AddedToken(d.token, special=True, normalized=False) for d in Decision]
+    tokenizer.add_tokens(decisions)
+    rng = random.Random(seed)
+    pairs = [
+        (prompt, f"{Decision.GENERATE.token} {hint}" if rng.random() < 0.5 else Decision.ABSTAIN.token)
+        for prompt, hint in islice(start.hints(seed), rows)
+    ]
+    return tokenizer, pairs
 
 
 def word_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +28,14 @@ keys are shown as they are."""
 
 Decode = Callable[[str, Sequence[int]], str]
 """(policy, token ids) -> text."""
+
+
+def decoder(models: Mapping[str, Path]) -> Decode:
+    """From the directories of the policies' models. Of a policy without any there is nothing to decode."""
+    from agentmem.chat import ChatCodec
+
+    codecs = {policy: ChatCodec(str(path)) for policy, path in models.items()}
+    return lambda policy, ids: codecs[policy].decode(ids) if policy in codecs else ""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):

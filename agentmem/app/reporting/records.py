@@ -78,6 +78,10 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     """A trial's intrinsic rewards, on average; part of `reward_mean`."""
     off_policy: dict[str, float] = {}
     """Ratio and effective sample size on and off policy, and the share of tokens that the mask took."""
+    advice_tokens: int = 0
+    """Mem-π: of the memory policy, part of `sampled_tokens`; the others are the agent's."""
+    advice: dict[str, float] = {}
+    """Mem-π: what the update's groups and its loss say of decisions and hints (`learner.advice_method`)."""
 
     def __post_init__(self) -> None:
         _settle_floats(self)

@@ -81,8 +81,9 @@ def _lines(example: Example) -> Iterator[str]:
     trial, credit = example.trial, example.credit or {}
     yield from _head(example)
     notes = iter(_notes(example))
-    for advice in trial.advice:
-        yield _rule("advice")
+    for number, advice in enumerate(trial.advice, start=1):
+        where = f" before episode {number}" if len(trial.advice) > 1 else ""
+        yield _rule(f"advice{where}, {'none in time' if not advice.policy else f'by policy {advice.policy}'}")
         yield from _turn(advice, next(notes))
     for n, episode in enumerate(trial.episodes):
         yield _rule(f"episode {n + 1} of at most {trial.mode.episodes}")
@@ -104,6 +105,7 @@ def _head(example: Example) -> Iterator[str]:
     member = f"member {trial.member + 1} of {trial.group_size}"
     yield f"trial {trial.ticket}: {_task(trial)}, {trial.task.split}, {member}"
     draw = f", draw {mode.draw}" if mode.draw else ""
+    draw += f", advice {mode.advice}" if mode.advice else ""
     yield f"{_outcome(trial)}; method {mode.method}, memory {mode.memory}{draw}; {trial.wall_s:.1f} s"
     versions = trial.version_range()
     tokens = ", ".join(f"{count} {kind}" for kind, count in trial.token_counts().items())

@@ -119,7 +119,7 @@ def _run(
         trainer = Trainer(
             config,
             run,
-            live.model,
+            live.models,
             live.view,
             live.metrics,
             live.flag,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
+from msgspec import structs
 
 from agentmem.config import RunConfig
 from agentmem.memory.modes import ModeDraw
@@ -28,6 +28,8 @@ class TaskSchedule:
     mode: Mode
     draw: ModeDraw | None = None
     """EMPO²: the mode of each update."""
+    branches: Sequence[str] = ()
+    """Mem-π: the branch of each member; empty: no trial is advised."""
     groups_per_update: int = 1
     """What an update is, for `draw`."""
     _epoch: int = field(default=-1, init=False)
@@ -45,7 +47,7 @@ class TaskSchedule:
         """How the trials of a group are played: all groups of an update alike."""
         if self.draw is None:
             return self.mode
-        return msgspec.structs.replace(self.mode, draw=self.draw.of(group // self.groups_per_update).value)
+        return structs.replace(self.mode, draw=self.draw.of(group // self.groups_per_update).value)
 
     def tickets(self, group: int, min_version: int = 0) -> list[Ticket]:
         """The tickets of one group: the same task for every member."""
@@ -58,7 +60,7 @@ class TaskSchedule:
                 task=task,
                 member=member,
                 group_size=self.group_size,
-                mode=mode,
+                mode=structs.replace(mode, advice=self.branches[member]) if self.branches else mode,
                 min_version=min_version,
             )
             for member in range(self.group_size)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from agentmem.app.live.interrupt import Interrupted, InterruptFlag
 from agentmem.app.live.monitor import Monitor
 from agentmem.app.live.system import System
 from agentmem.app.live.watch import Watch
-from agentmem.app.reporting.examples import ExampleStore
+from agentmem.app.reporting.examples import ExampleStore, decoder
 from agentmem.app.reporting.records import (
     CONDITIONS,
     Condition,
@@ -72,7 +73,7 @@ class Trainer:
         self,
         config: RunConfig,
         run: RunDir,
-        model: Path,
+        models: Mapping[str, Path],
         view: LiveView,
         metrics: Metrics,
         flag: InterruptFlag,
@@ -84,7 +85,7 @@ class Trainer:
 
         self._config, self._run, self._view = config, run, view
         self._checkpoint, self._resumed = checkpoint, resumed
-        self._system = System(config, run, model)
+        self._system = System(config, run, models)
         self._monitor = Monitor(self._system, metrics, view)
         self._watch = Watch(config, self._system, self._monitor, flag, self._event)
         rollout = config.rollout
@@ -100,6 +101,7 @@ class Trainer:
                 tips=TRAINING_TIPS if config.method == "empo2" else "",
             ),
             draw=mode_draw(config),
+            branches=config.advice.branches() if config.advised else (),
             groups_per_update=rollout.tasks_per_update - replayed_groups(config),
         )
         self._held_out = instances(config.env.name, config.env.options, "eval")
@@ -121,7 +123,7 @@ class Trainer:
         config = self._config
         try:
             await self._start()
-            with ExampleStore(self._run.examples, decode=self._decoder()) as examples:
+            with ExampleStore(self._run.examples, decode=decoder(self._system.models)) as examples:
                 try:
                     await self._to_the_end(examples)
                 except Interrupted:
@@ -151,12 +153,6 @@ class Trainer:
             spent = await self._restore("resume", self._resumed)
             self._began -= spent
             await self._push()
-
-    def _decoder(self) -> Any:
-        from agentmem.chat import ChatCodec
-
-        codec = ChatCodec(str(self._system.model))
-        return lambda policy, ids: codec.decode(ids)
 
     # --- the loop
 

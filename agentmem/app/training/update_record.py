@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from learner.result import UpdateResult
 
 
+ADVICE = frozenset(
+    {
+        "contexts",
+        "dead_groups",
+        "abstain_share",
+        "hint_tokens",
+        "v_gen",
+        "v_abstain",
+        "delta",
+        "gate_open_share",
+        "decision_loss",
+        "content_loss",
+        "example_loss",
+        "generate_share",
+    }
+)
+"""Metrics of Mem-π's learner that its records keep, with the histogram of p(generate)."""
+
+
 def make_record(
     groups: Sequence[Group],
     result: UpdateResult,
@@ -79,6 +98,8 @@ def make_record(
         reflection_tokens=sum(c.get(TurnKind.REFLECT, 0) for c in counts),
         modes=by_mode(valid),
         intrinsic_mean=result.rows.intrinsic_mean,
+        advice_tokens=sum(c.get(TurnKind.ADVISE, 0) for c in counts),
+        advice={k: metrics[k] for k in metrics if k in ADVICE or k.startswith("p_generate")},
         off_policy={k: v for k, v in metrics.items() if k.startswith(("on_policy_", "off_policy_"))},
     )
 

@@ -1,0 +1,74 @@
+"""The advisor of an agent's trials: asks a memory-policy generator, and goes without where none answers.
+
+An answer that doesn't come within the client's deadline, also because generators died or none is there, is a
+late turn: the trial goes on without a hint, and the turn says so (it is nobody's, and has no ids).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from actors.rollout.advising import AdviceRequest, Advised
+from actors.rollout.protocols import Situation
+from agentmem.failures import InfrastructureError
+from agentmem.memory.advisor import late_turn
+from agentmem.trajectory import Ticket, Turn
+from envs.base import PromptStyle
+from envs.task_text import task_text
+
+log = logging.getLogger(__name__)
+
+
+class Generators(Protocol):
+    """Whoever answers: a client of generators, or one in this process."""
+
+    def next_id(self) -> str: ...
+
+    async def ask(self, request: AdviceRequest) -> Advised:
+        """Raises InfrastructureError if no answer came in time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAdvice:
+    """What all trials of an agent share."""
+
+    generators: Generators
+    environment: str
+    style: PromptStyle
+    every_episode: bool = False
+
+    def of(self, ticket: Ticket) -> TrialAdvisor | None:
+        """The advisor of one trial; None if its mode asks for none."""
+        return TrialAdvisor(self, ticket) if ticket.mode.advice else None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAdvisor:
+    """See `protocols.Advisor`."""
+
+    shared: AgentAdvice
+    ticket: Ticket
+
+    @property
+    def every_episode(self) -> bool:
+        """See the protocol."""
+        return self.shared.every_episode
+
+    async def advise(self, situation: Situation) -> Turn:
+        """See the protocol."""
+        shared, ticket = self.shared, self.ticket
+        request = AdviceRequest(
+            id=shared.generators.next_id(),
+            task=task_text(shared.environment, shared.style, situation.instruction, situation.observation),
+            observation=situation.observation,
+            branch=ticket.mode.advice,
+            split=ticket.task.split,
+        )
+        try:
+            return (await shared.generators.ask(request)).turn
+        except InfrastructureError as error:
+            log.warning("%s goes without advice: %s", ticket.id, error)
+            return late_turn(situation.observation)
