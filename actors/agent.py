@@ -23,6 +23,7 @@ from actors.env_worker import RayWorker
 from actors.rollout.advice import AgentAdvice
 from actors.rollout.agent_loop import AgentLoop
 from actors.rollout.agent_stats import AgentStats
+from actors.rollout.endpoint import EndpointPolicy
 from actors.rollout.env_session import RemoteEnvs
 from actors.rollout.local_env import LocalEnvs
 from actors.rollout.policy import Conversation, EnginePolicy
@@ -31,6 +32,7 @@ from actors.rollout.strategies import strategy_of
 from actors.rollout.tips import AgentTips
 from actors.rollout.trial import Limits, Progress, play_trial
 from agentmem.chat import ChatCodec
+from agentmem.endpoint import Endpoint
 from agentmem.failures import AgentMemError
 from agentmem.memory.embedding import CachedEmbedder, load_embedder
 from agentmem.replay import ReplayBuffer
@@ -57,7 +59,8 @@ class AgentActor:
             Split.EVAL: Limits(settings.eval_max_turns or settings.max_turns, settings.trial_token_limit),
         }
         self._envs: LocalEnvs | RemoteEnvs
-        self._policies: dict[Split, EnginePolicy] | dict[Split, ScriptedPolicy]
+        self._policies: Mapping[Split, EnginePolicy | ScriptedPolicy | EndpointPolicy]
+        self._endpoint: Endpoint | None = None
         self._client: EngineClient
         self._generators: AdviceClient | None = None
         self._advice: AgentAdvice | None = None
@@ -69,7 +72,6 @@ class AgentActor:
         """Open the buffer, load the tokenizer, check that both can serve. Raises typed errors of one line."""
         settings = self._settings
         gc.set_threshold(*GC_THRESHOLDS)
-        codec = self._codec() if settings.model else None
         buffer = await asyncio.to_thread(
             ReplayBuffer,
             settings.replay_url,
@@ -78,22 +80,7 @@ class AgentActor:
             deadline_s=settings.replay_reconnect_s,
         )
         self._client = EngineClient({}, request_s=settings.sample_timeout_s)
-        sampling = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}
-        if codec is None:
-            script = ScriptedPolicy(settings.policy, settings.env.scripted_agent())
-            self._policies = dict.fromkeys(sampling, script)
-        else:
-            self._policies = {
-                split: EnginePolicy(
-                    settings.policy,
-                    self._client,
-                    codec,
-                    by_kind,
-                    context_length=settings.context_length,
-                    prompt_limit=settings.prompt_limit,
-                )
-                for split, by_kind in sampling.items()
-            }
+        self._policies = self._made_policies()
         if settings.advice is not None:
             self._generators = AdviceClient({}, timeout_s=settings.advice.timeout_s)
             self._advice = AgentAdvice(
@@ -108,13 +95,33 @@ class AgentActor:
             self._tips = AgentTips(buffer, CachedEmbedder(embedder), settings.tips)
         self._loop = AgentLoop(self._name, buffer, self._play, trials_in_flight=settings.trials_in_flight)
 
-    def _codec(self) -> ChatCodec:
-        """The tokenizer of the policy's model, once it is known to serve."""
+    def _made_policies(self) -> Mapping[Split, EnginePolicy | ScriptedPolicy | EndpointPolicy]:
+        """The agent's policy with the sampling parameters of each split. Raises what makes it unfit."""
         settings = self._settings
-        codec = ChatCodec(settings.model, template_options=settings.template_options)
+        by_split = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}
         raw = isinstance(self._style.act_prompt(View(observation="")), str)
+        if settings.endpoint is not None:
+            self._endpoint = at = Endpoint(
+                settings.endpoint, settings.model, context_length=settings.context_length
+            )
+            return {
+                split: EndpointPolicy(settings.policy, at, by_kind) for split, by_kind in by_split.items()
+            }
+        if not settings.model:
+            return dict.fromkeys(by_split, ScriptedPolicy(settings.policy, settings.env.scripted_agent()))
+        codec = ChatCodec(settings.model, template_options=settings.template_options)
         codec.check_servable(messages=not raw)
-        return codec
+        return {
+            split: EnginePolicy(
+                settings.policy,
+                self._client,
+                codec,
+                by_kind,
+                context_length=settings.context_length,
+                prompt_limit=settings.prompt_limit,
+            )
+            for split, by_kind in by_split.items()
+        }
 
     async def configure(
         self,
@@ -140,6 +147,8 @@ class AgentActor:
         await self._client.close()
         if self._generators is not None:
             await self._generators.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
         await self._envs.close()
         return await self.stats()
 

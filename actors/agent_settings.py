@@ -9,7 +9,8 @@ import msgspec
 
 from actors.rollout.env_wire import EnvSettings
 from actors.rollout.tips import TipRules
-from agentmem.config.schema import RunConfig, SamplingConfig
+from agentmem.config.endpoint import EndpointConfig
+from agentmem.config.schema import SCRIPTED, RunConfig, SamplingConfig
 from agentmem.failures import ConfigError
 from agentmem.replay import Settings as ReplaySettings
 from agentmem.sampling import Sampling
@@ -36,7 +37,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: EnvSettings
     placement: Literal["local", "worker"] = "worker"
     model: str
-    """Directory with the tokenizer of the policy's model; empty: the environment's scripted agent plays."""
+    """Directory with the tokenizer of the policy's model; empty: the environment's scripted agent plays. Of
+    an `endpoint`: the model's name there."""
+    endpoint: EndpointConfig | None = None
+    """Where others serve the policy; its key is read from the environment of the agent actor."""
     policy: str = "agent"
     """The policy's name on its turns, and that of its engines."""
     template_options: dict[str, Any] = {}
@@ -68,8 +72,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, config: RunConfig, *, run: str, replay_url: str, replay: ReplaySettings, model: str
     ) -> AgentSettings:
-        """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to;
-        empty for a script."""
+        """The settings of a run's agents. `model`: the directory that `policies.agent.model` resolved to,
+        empty where none is served here."""
         agent, rollout, tips = config.policies["agent"], config.rollout, config.memory.tips
         rules = TipRules(
             key=tips.key,
@@ -86,7 +90,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             replay_reconnect_s=config.replay.reconnect_s,
             env=EnvSettings.named(config.env.name, config.env.options, config.env.prompting),
             placement=config.env.placement,
-            model=model,
+            model=model or ("" if agent.model == SCRIPTED else agent.model),
+            endpoint=agent.endpoint,
             template_options=agent.template_options,
             context_length=agent.context_length,
             prompt_limit=rollout.prompt_limit,

@@ -187,7 +187,7 @@ def scripted_agent(name: str, options: Mapping[str, Any]) -> ScriptedAgent:
     if offered is None:
         having = [each for each, entry in ENVIRONMENTS.items() if entry.light and _scripted(entry)]
         raise EnvSetupError(
-            f"environment {name} has no scripted agent; of the light ones these do: {', '.join(having)}"
+            f"environment {name} has no scripted agent; of the light ones these have: {', '.join(having)}"
         )
     made: ScriptedAgent = offered(_options(module, name, options))
     return made

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from agentmem.config.advice import AdviceConfig
+from agentmem.config.advice import AdviceConfig, Refuse
 from agentmem.config.advice import check as check_advice
+from agentmem.config.endpoint import EndpointConfig
 from agentmem.config.section import Beta, Count, Fraction, NonNegative, Positive, Section
 
 
@@ -154,6 +155,8 @@ class PolicyConfig(Section):
     model: str
     """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path. `scripted`: the player
     that the environment offers (for an agent that isn't trained; it needs neither model nor engines)."""
+    endpoint: EndpointConfig | None = None
+    """Where an agent that isn't trained is served by others; `model` is then its name there."""
     trained: bool = True
     dtype: Literal["float32", "bfloat16"] = "float32"
     context_length: Count = 2048
@@ -166,7 +169,7 @@ class PolicyConfig(Section):
     @property
     def served(self) -> bool:
         """Whether engines of this run serve it."""
-        return self.model != SCRIPTED
+        return self.model != SCRIPTED and self.endpoint is None
 
 
 class EngineConfig(Section):
@@ -395,6 +398,18 @@ class RunConfig(Section):
         roles = ("agent", "memory") if self.advised else ("agent",)
         return tuple(name for name in roles if self.policies[name].served)
 
+    def _check_frozen(self, name: str, policy: PolicyConfig, refuse: Refuse) -> None:
+        """A policy without engines here: a script, or at an endpoint."""
+        scripted = policy.model == SCRIPTED
+        key = f"policies.{name}.model" if scripted else f"policies.{name}.endpoint"
+        found = SCRIPTED if scripted else policy.endpoint and policy.endpoint.url
+        if name != "agent":
+            refuse(key, found, "only policy 'agent' can be a script or at an endpoint")
+        if scripted and policy.endpoint is not None:
+            refuse(f"policies.{name}.endpoint", policy.endpoint.url, "a script needs none")
+        if policy.trained:
+            refuse(f"policies.{name}.trained", True, f"{key} names what can't be trained (false)")
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         def refuse(key: str, found: object, allowed: str) -> None:
@@ -403,10 +418,8 @@ class RunConfig(Section):
         if "agent" not in self.policies:
             refuse("policies", sorted(self.policies), "a policy named 'agent' is needed")
         for name, policy in self.policies.items():
-            if policy.model == SCRIPTED and name != "agent":
-                refuse(f"policies.{name}.model", SCRIPTED, "only policy 'agent' can be a script")
-            if policy.model == SCRIPTED and policy.trained:
-                refuse(f"policies.{name}.trained", True, "a script can't be trained (false)")
+            if not policy.served:
+                self._check_frozen(name, policy, refuse)
             if policy.served and name not in self.engines:
                 refuse("engines", sorted(self.engines), f"policy '{name}' needs engines of the same name")
         for name, engine in self.engines.items():

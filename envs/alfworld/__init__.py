@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from envs.alfworld.env import AlfWorld
 from envs.alfworld.games import ids, source, task_type
 from envs.alfworld.options import Options
+from envs.alfworld.searcher import Searcher
 from envs.alfworld.text import TextStyle
 from envs.base import Instance, PromptStyle
 from envs.options import EnvSetupError
 
-__all__ = ["Options", "check", "instances", "make", "style"]
+__all__ = ["Options", "check", "instances", "make", "scripted_agent", "style"]
 
 
 def instances(options: Options, split: str) -> Sequence[Instance]:
@@ -29,6 +30,11 @@ def style(options: Options) -> PromptStyle:
 def make(options: Options) -> AlfWorld:
     """An environment that plays one game at a time."""
     return AlfWorld(options, style(options))
+
+
+def scripted_agent(options: Options) -> Searcher:
+    """A player that searches in a poor order, and heeds hints on where to look."""
+    return Searcher()
 
 
 def check() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentmem.config import RunConfig
+from agentmem.config.endpoint import EndpointConfig
 from agentmem.failures import ConfigError
 
 PREFLIGHT_S = 5.0
@@ -21,7 +22,10 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     check_tasks(config, seeds)
     for name in config.served:
         check_named(config.policies[name].model)
-    if not config.policies["agent"].served:
+    agent = config.policies["agent"]
+    if agent.endpoint is not None:
+        check_endpoint(config, agent.endpoint)
+    elif not agent.served:
         check_script(config)
     check_server(config)
 
@@ -89,3 +93,16 @@ def check_script(config: RunConfig) -> None:
         scripted_agent(config.env.name, config.env.options)
     except EnvSetupError as error:
         raise ConfigError(f"policies.agent.model is 'scripted': {error}") from error
+
+
+def check_endpoint(config: RunConfig, endpoint: EndpointConfig) -> None:
+    """Refuse an endpoint whose key isn't there, or that would be sent raw text."""
+    from agentmem.app.models.resolve import takes_messages
+    from agentmem.endpoint import Endpoint
+
+    Endpoint(endpoint, config.policies["agent"].model)
+    if not takes_messages(config.env.name, config.env.options):
+        raise ConfigError(
+            f"policies.agent.endpoint is {endpoint.url}: prompts of '{config.env.name}' are raw text for small "
+            "models with these env.options; an endpoint needs a format in chat messages"
+        )
