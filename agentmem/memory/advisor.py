@@ -28,12 +28,9 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """Of the hint."""
     latency_s: float = 0.0
     version: int | None = None
-    """Of the weights; None if no answer came in time."""
-
-    @property
-    def late(self) -> bool:
-        """It abstains because no answer came in time."""
-        return self.version is None
+    """Of the weights; None where it isn't known."""
+    late: bool = False
+    """It abstains because no answer came in time."""
 
 
 def gap_of(logprob: float, decision: Decision, temperature: float = 1.0) -> float:
@@ -93,6 +90,7 @@ def advice_of(turn: Turn, latency_s: float = 0.0, gap: float | None = None) -> A
         tokens=max(hint, 0),
         latency_s=latency_s,
         version=max(turn.versions) if turn.versions else None,
+        late=not turn.policy,
     )
 
 

@@ -44,3 +44,16 @@ def test_evaluation_tries_the_same_tasks_each_time_and_never_as_training() -> No
     assert [t.task.instance for t in before] == [t.task.instance for t in after]
     assert {t.task.split for t in before} == {Split.EVAL}
     assert not {t.id for t in before} & {t.id for t in after}
+
+
+def test_the_members_of_a_structured_group_have_their_branches() -> None:
+    from agentmem.config.advice import AdviceConfig
+
+    branches = AdviceConfig(group=4, runs_abstain=2).branches()
+    tasks = TaskSchedule(
+        "doors", range(3), seed=0, group_size=5, mode=Mode(method="mempi"), branches=branches
+    )
+    for group in range(4):
+        told = [ticket.mode.advice for ticket in tasks.tickets(group)]
+        assert told == ["abstain", "abstain", "generate", "generate", "generate"]
+    assert {ticket.mode.advice for ticket in schedule().tickets(0)} == {""}

@@ -143,7 +143,7 @@ async def test_an_infrastructure_failure_is_retried_behind_finished_episodes(
     died: set[int] = set()
 
     class DiesOnce(ScriptedPolicy):
-        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None) -> Any:
+        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None, view: Any = None) -> Any:
             if "act 1/" in prompt and len(died) < 2:
                 died.add(len(died))
                 raise EngineError("engine agent-0 is dead")
@@ -182,7 +182,7 @@ async def test_drained_in_mid_trial_it_gives_tickets_back_with_their_progress(bu
     reached = asyncio.Event()
 
     class Stuck(ScriptedPolicy):
-        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None) -> Any:
+        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None, view: Any = None) -> Any:
             if "act 1/" in prompt:
                 reached.set()
                 await asyncio.Event().wait()
@@ -221,7 +221,7 @@ async def test_leases_are_kept_for_as_long_as_a_trial_takes(buffer: ReplayBuffer
     buffer.submit(orders(1, 1))
 
     class Slow(ScriptedPolicy):
-        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None) -> Any:
+        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None, view: Any = None) -> Any:
             await asyncio.sleep(1.5)  # four turns take three leases
             return await super().respond(prompt, kind)
 

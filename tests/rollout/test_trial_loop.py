@@ -220,7 +220,7 @@ async def test_an_unexpected_exception_is_a_data_failure_that_names_itself() -> 
 
 async def test_cancellation_is_not_swallowed() -> None:
     class Waits(ScriptedPolicy):
-        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None) -> Any:
+        async def respond(self, prompt: Any, kind: TurnKind, student: Any = None, view: Any = None) -> Any:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(play(Hall(), Waits([]), ticket()))

@@ -34,7 +34,9 @@ class TippedHall(Hall):
 class StudiousPolicy(ScriptedPolicy):
     """A scripted policy that gives the student prompt's ids, too."""
 
-    async def respond(self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None) -> Reply | None:
+    async def respond(
+        self, prompt: Prompt, kind: TurnKind, student: Prompt | None = None, view: View | None = None
+    ) -> Reply | None:
         reply = await super().respond(prompt, kind)
         if reply is None or student is None:
             return reply

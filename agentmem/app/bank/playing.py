@@ -130,7 +130,7 @@ async def _play(
     from agentmem.app.live.system import System
     from agentmem.app.live.watch import Watch
 
-    system = System(config, run, live.model, learns=False)
+    system = System(config, run, live.models, learns=False)
     monitor = Monitor(system, live.metrics, live.view)
     watch = Watch(
         config, system, monitor, live.flag, lambda what, detail: live.view.note(f"{what}: {detail}")

@@ -103,6 +103,6 @@ def check_endpoint(config: RunConfig, endpoint: EndpointConfig) -> None:
     Endpoint(endpoint, config.policies["agent"].model)
     if not takes_messages(config.env.name, config.env.options):
         raise ConfigError(
-            f"policies.agent.endpoint is {endpoint.url}: prompts of '{config.env.name}' are raw text for small "
-            "models with these env.options; an endpoint needs a format in chat messages"
+            f"policies.agent.endpoint is {endpoint.url}: prompts of '{config.env.name}' are raw text for "
+            "small models with these env.options; an endpoint needs a format in chat messages"
         )
