@@ -431,9 +431,8 @@ class RunConfig(Section):
                     engine.tensor_parallel,
                     f"needs engines.{name}.gpus >= {engine.tensor_parallel}, found {engine.gpus}",
                 )
-        learns = self.policies.get(self.learning)
-        if learns is not None and not learns.trained:
-            refuse(f"policies.{self.learning}.trained", False, f"method '{self.method}' trains it (true)")
+        if self.learning == "agent" and not self.policies["agent"].trained:
+            refuse("policies.agent.trained", False, f"method '{self.method}' trains it (true)")
         if self.method == "rl" and self.rollout.episodes != 1:
             refuse(
                 "rollout.episodes",

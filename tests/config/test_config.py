@@ -253,3 +253,50 @@ def test_an_impossible_setting_of_a_memory_policy_is_one_line_that_names_it(
 def test_a_memory_policy_without_its_model_is_one_line() -> None:
     with pytest.raises(ConfigError, match="policies is .*method 'mempi' trains a policy named 'memory'"):
         load_config("lamer-minesweeper", ["method=mempi"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (["policies.agent.trained=true"], ["policies.agent.trained", "True", "policies.agent.model"]),
+        (["policies.memory.model=scripted"], ["policies.memory.model", "'scripted'", "only policy 'agent'"]),
+        (
+            ["policies.agent.endpoint={url: 'http://h/v1'}"],
+            ["policies.agent.endpoint", "http://h/v1", "script"],
+        ),
+        (
+            ["policies.memory.endpoint={url: 'http://h/v1'}", "policies.memory.model=m"],
+            ["policies.memory.endpoint", "http://h/v1", "only policy 'agent'"],
+        ),
+        (["policies.agent.model=tiny"], ["engines", "'agent'"]),
+        (["policies.memory.trained=false"], ["policies", "'memory'"]),
+        (["generators.replicas=0"], ["generators.replicas", "0", "greater than or equal to 1"]),
+    ],
+)
+def test_an_impossible_pair_of_policies_is_one_line_that_names_it(
+    overrides: list[str], names: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("mempi-doors", overrides)
+    line = str(caught.value)
+    assert "\n" not in line
+    for name in names:
+        assert name in line
+
+
+def test_only_policies_that_play_here_have_engines() -> None:
+    scripted = load_config("mempi-doors")
+    assert (scripted.served, scripted.learning) == (("memory",), "memory")
+    far = load_config(
+        "mempi-doors",
+        [
+            "env.options.format=text",
+            "policies.agent.model=gpt",
+            "policies.agent.endpoint={url: 'http://h/v1'}",
+        ],
+    )
+    assert far.served == ("memory",)
+    near = load_config("mempi-doors", ["policies.agent.model=tiny", "engines.agent={}"])
+    assert near.served == ("agent", "memory")
+    with pytest.raises(ConfigError, match=r"policies.agent.trained is False: method 'lamer' trains it"):
+        load_config("lamer-minesweeper", ["policies.agent.trained=false"])

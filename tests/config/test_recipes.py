@@ -15,7 +15,7 @@ from agentmem.config import list_recipes, load_config
 from agentmem.config.schema import RunConfig
 from envs.registry import validate_options
 
-METHODS = ("lamer", "empo2", "gigpo", "grpo", "ppo")
+METHODS = ("lamer", "empo2", "mempi", "gigpo", "grpo", "ppo")
 PAPER = [name for name in list_recipes() if name.endswith("-paper")]
 SMALL = [name for name in list_recipes() if not name.endswith("-paper")]
 
@@ -213,7 +213,7 @@ def test_a_name_says_method_and_environment(recipe: str) -> None:
 def test_without_paper_two_cores_are_enough(recipe: str) -> None:
     config = load_config(recipe)
     assert gpus(config) == 0
-    assert config.policies["agent"].model in ("tiny", "smollm2")
+    assert config.policies["agent"].model in ("tiny", "smollm2", "scripted")
     assert sum(e.replicas for e in config.engines.values()) == config.learner.ranks == 1
 
 
