@@ -25,6 +25,10 @@ Branch = Literal["free", "generate", "abstain"]
 class Stage1Config(Section):
     """Stage 1: the experience bank's hints are learnt by heart (method `mempi-stage1`)."""
 
+    bank: str | None = None
+    """File of the experience bank, as `agentmem bank build` writes it."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the bank's tasks whose hints are measured after each epoch, and not learnt; 0: none."""
     lr: Positive = 1e-5
     """Peak of a cosine that falls to 0."""
     epochs: Count = 3
@@ -99,6 +103,8 @@ def check(config: RunConfig, refuse: Refuse) -> None:
             f"method '{method}' trains the decision tokens, too, which an adapter doesn't hold; use 'merged'",
         )
     if method == "mempi-stage1":
+        if advice.stage1.bank is None:
+            refuse("advice.stage1.bank", None, "Stage 1 learns from the file that is named here")
         longest = advice.stage1.max_prompt + advice.stage1.max_target + 1
         if longest > memory.context_length:
             refuse(

@@ -17,6 +17,10 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     """
     from agentmem.app.models.resolve import check_named
 
+    if config.method == "mempi-stage1":  # nobody plays
+        check_environment(config)
+        check_named(config.policies["memory"].model)
+        return
     check_method(config)
     check_environment(config)
     check_tasks(config, seeds)
@@ -35,10 +39,7 @@ def check_method(config: RunConfig) -> None:
     from actors.rollout.strategies import METHODS
 
     if config.method not in METHODS:
-        raise ConfigError(
-            f"method is '{config.method}': {', '.join(METHODS)} are played here (a memory policy is trained "
-            "by learner.group.LearnerGroup and learner.distil)"
-        )
+        raise ConfigError(f"method is '{config.method}': no agent plays it; {', '.join(METHODS)} are played")
 
 
 def check_environment(config: RunConfig) -> None:

@@ -42,7 +42,7 @@ def session(
     learns: bool = True,
 ) -> Iterator[Session]:
     """`updates`: of the whole run, `done` of them already. `model`: in the place of the trained policy's."""
-    from agentmem.app.live.system import start_ray
+    from agentmem.app.live.system import resources, start_ray
     from agentmem.app.models.resolve import resolve_for
     from agentmem.telemetry.prometheus import PrometheusBackend
 
@@ -73,6 +73,6 @@ def session(
         import ray
 
         stack.callback(ray.shutdown)
-        start_ray(config, learns=learns)
+        start_ray(resources(config, learns=learns))
         flag.install()  # ray.init() puts its own handlers in place
         yield Session(view, flag, Metrics(run.name, backend), models)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -319,29 +319,33 @@ class System:
         )
 
     def _start_learner(self, checkpoint: Path | None) -> None:
-        config, name = self.config, self.config.learning
-        policy = config.policies[name]
         self.learner = LearnerGroup(
-            RankSettings(
-                policy=name,
-                model=str(self.models[name]),
-                dtype=policy.dtype,
-                lora=policy.lora,
-                learner=config.learner,
-                credit=config.credit,
-                objective=config.objective,
-                weights=config.weights,
-                memory=config.memory if config.method == "empo2" else None,
-                advice=config.advice if config.advised else None,
-                invalid_penalty=config.env.invalid_penalty,
-                seed=config.seed,
-                gradient_checkpointing=config.learner.gradient_checkpointing,
-                weights_dir=str(self.run.weights_dir),
-            )
+            rank_settings(self.config, self.models[self.config.learning], self.run.weights_dir)
         )
         self.started.append("learner")
         if checkpoint is not None:
             self.learner.load_checkpoint(checkpoint.parent)
+
+
+def rank_settings(config: RunConfig, model: Path, weights_dir: Path) -> RankSettings:
+    """The learner's settings for the policy that the method trains, whose model is in `model`."""
+    policy = config.policies[config.learning]
+    return RankSettings(
+        policy=config.learning,
+        model=str(model),
+        dtype=policy.dtype,
+        lora=policy.lora,
+        learner=config.learner,
+        credit=config.credit,
+        objective=config.objective,
+        weights=config.weights,
+        memory=config.memory if config.method == "empo2" else None,
+        advice=config.advice if config.learning == "memory" else None,
+        invalid_penalty=config.env.invalid_penalty,
+        seed=config.seed,
+        gradient_checkpointing=config.learner.gradient_checkpointing,
+        weights_dir=str(weights_dir),
+    )
 
 
 def replay_settings(config: RunConfig) -> ReplaySettings:
@@ -359,7 +363,7 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
     )
 
 
-def start_ray(config: RunConfig, *, learns: bool = True) -> None:
+def start_ray(requests: Sequence[Request]) -> None:
     """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
 
     A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
@@ -367,7 +371,6 @@ def start_ray(config: RunConfig, *, learns: bool = True) -> None:
     """
     import ray
 
-    requests = resources(config, learns=learns)
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not os.environ.get("RAY_ADDRESS"):
         cpus = int(sum(r.cpus * r.count for r in requests)) + 1
@@ -384,7 +387,6 @@ def start_ray(config: RunConfig, *, learns: bool = True) -> None:
 
 def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
     """What a run asks of the cluster."""
-    learner = config.learner
     engines = {name: config.engines[name] for name in config.served}
     requests = [
         Request(f"engines.{name}", count=engine.replicas, cpus=1, gpus=engine.gpus)
@@ -394,10 +396,16 @@ def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
     if config.advised:
         requests.append(Request("generators.replicas", count=config.generators.replicas, cpus=1))
     if learns:
-        requests.append(Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank))
+        requests.append(learner_request(config))
     if config.env.placement == "worker":
         requests.append(Request("env.workers", count=config.env.workers, cpus=1))
     return requests
+
+
+def learner_request(config: RunConfig) -> Request:
+    """What the learner asks of it."""
+    learner = config.learner
+    return Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank)
 
 
 async def _all(*parts: Any) -> None:

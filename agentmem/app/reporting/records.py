@@ -149,6 +149,22 @@ class MaskRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", 
     worse: int
 
 
+class DistilRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="distil"):
+    """A step of Mem-π's Stage 1. Losses in nats per hint token."""
+
+    update: int
+    """Steps so far: the first is 1. 0: before training, which has a held-out loss alone."""
+    epoch: int
+    """Whole epochs so far."""
+    loss: float | None = None
+    """None: its gradient wasn't finite, and the step was skipped."""
+    held_out: float | None = None
+    """After the last step of an epoch."""
+    lr: float = 0.0
+    tokens: int = 0
+    """Trained tokens of the step."""
+
+
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="event"):
     """Something that happened: a resume, a restart, a failed push."""
 
@@ -160,7 +176,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 OTHER_INSTANCES = "other instances"
 """Event of an evaluation on instances of another kind than those that its model was trained on."""
 
-Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | EventRecord
+Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | DistilRecord | EventRecord
 
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
@@ -224,6 +240,12 @@ def evals_of(records: Sequence[Record]) -> list[EvalRecord]:
 def gaps_of(records: Sequence[Record]) -> list[GapRecord]:
     """The memory gaps by update; of two of the same update the later one counts."""
     latest = {r.update: r for r in records if isinstance(r, GapRecord)}
+    return [latest[update] for update in sorted(latest)]
+
+
+def distils_of(records: Sequence[Record]) -> list[DistilRecord]:
+    """The steps of Stage 1; of two with one number the later one counts."""
+    latest = {r.update: r for r in records if isinstance(r, DistilRecord)}
     return [latest[update] for update in sorted(latest)]
 
 

@@ -44,12 +44,21 @@ def train(
     from agentmem.app.reporting.report import write_report
     from agentmem.app.reporting.show import write_text
 
-    if record is not None and config.evaluation.tasks == 0:
-        raise ConfigError("--record needs a final evaluation: evaluation.tasks is 0")
+    stage1 = config.method == "mempi-stage1"
+    if record is not None and (stage1 or config.evaluation.tasks == 0):
+        why = "method 'mempi-stage1' has none" if stage1 else "evaluation.tasks is 0"
+        raise ConfigError(f"--record needs a final evaluation: {why}")
     preflight(config)
+    if stage1:
+        from agentmem.app.training.stage1 import bank_of
+
+        bank_of(config)  # a bank that can't be used leaves no run behind
     run = _open_run(config, resume)
     console = Console()
     try:
+        if stage1:
+            _distil(config, run, console)
+            return
         _run(config, run, list(overrides), resume is not None, record, console)
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted. {_put_away(config, run)}", markup=False, highlight=False, soft_wrap=True)
@@ -98,6 +107,14 @@ def _put_away(config: RunConfig, run: RunDir) -> str:
         return f"Go on with: agentmem run {config.recipe} --resume {run.name}"
     shutil.rmtree(run.path)
     return "It had not begun; nothing was kept."
+
+
+def _distil(config: RunConfig, run: RunDir, console: Any) -> None:
+    from agentmem.app.training.stage1 import run_stage1, stage1_text
+
+    run_stage1(config, run, console)
+    console.print(stage1_text(run), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"run {run.path}\n  final model  {run.final_model.name}", markup=False, soft_wrap=True)
 
 
 def _run(
