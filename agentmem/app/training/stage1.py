@@ -95,11 +95,11 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         learner = stack.enter_context(LearnerGroup(settings))
 
         def on_step(step: DistilStep) -> None:
+            writer.append(record_of(step))  # before the flag: its checkpoint may be written already
             flag.check()
             told = "" if step.loss is None else f", loss {step.loss:.3f}"
             epoch = min(step.epoch + 1, config.advice.stage1.epochs)
             view.phase(f"epoch {epoch}{told}", step.step, step.steps)
-            writer.append(record_of(step))
             if step.held_out is not None:
                 view.note(f"after epoch {step.epoch}: held-out loss {step.held_out:.3f}")
 
