@@ -33,9 +33,10 @@ class WarmStart:
 
     vocabulary: Sequence[str]
     """Every word that prompts and responses can have, each once, special tokens left out."""
-    demonstrations: Callable[[int, Play], Iterator[Row]]
+    demonstrations: Callable[[int, Play], Iterator[Row]] | None = None
     """From a seed and the trials wanted to an endless stream of rows, the same for the same arguments, of
-    whole trials on instances of the train split in the order of play."""
+    whole trials on instances of the train split in the order of play. None: it isn't played in this format,
+    whose words are for advice alone."""
     hints: Callable[[int], Iterator[Row]] | None = None
     """From a seed to an endless stream of prompts for advice with hints that are well formed and no better
     than chance, ended by ` <eos>`: what a tiny memory policy begins with (Mem-π)."""

@@ -103,8 +103,6 @@ def check(config: RunConfig, refuse: Refuse) -> None:
             f"method '{method}' trains the decision tokens, too, which an adapter doesn't hold; use 'merged'",
         )
     if method == "mempi-stage1":
-        if advice.stage1.bank is None:
-            refuse("advice.stage1.bank", None, "Stage 1 learns from the file that is named here")
         longest = advice.stage1.max_prompt + advice.stage1.max_target + 1
         if longest > memory.context_length:
             refuse(

@@ -9,10 +9,12 @@ from envs.alfworld.games import ids, source, task_type
 from envs.alfworld.options import Options
 from envs.alfworld.searcher import Searcher
 from envs.alfworld.text import TextStyle
+from envs.alfworld.words import hints, vocabulary
 from envs.base import Instance, PromptStyle
 from envs.options import EnvSetupError
+from envs.warmstart import WarmStart
 
-__all__ = ["Options", "check", "instances", "make", "scripted_agent", "style"]
+__all__ = ["Options", "check", "instances", "make", "scripted_agent", "style", "warm_start"]
 
 
 def instances(options: Options, split: str) -> Sequence[Instance]:
@@ -35,6 +37,11 @@ def make(options: Options) -> AlfWorld:
 def scripted_agent(options: Options) -> Searcher:
     """A player that searches in a poor order, and heeds hints on where to look."""
     return Searcher()
+
+
+def warm_start(options: Options) -> WarmStart | None:
+    """Words and random hints for a tiny memory policy, if it is asked in words."""
+    return WarmStart(vocabulary(), hints=hints) if options.advice == "words" else None
 
 
 def check() -> list[str]:

@@ -34,6 +34,8 @@ class Options:
     """Reward of the turn that reaches the goal; every other turn has 0."""
     admissible: bool = True
     """List the possible commands in the prompt of each turn. Prompts then don't extend each other."""
+    advice: Literal["text", "words"] = "text"
+    """How a memory policy is asked: in chat messages, or in a few words of a small vocabulary."""
     history_turns: int = 50
     """Turns of the running attempt that a prompt shows."""
     observation_limit: int = 2000

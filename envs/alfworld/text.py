@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from envs.alfworld.grounding import Placing
 from envs.alfworld.options import Options
-from envs.base import EpisodeRecord, View
+from envs.alfworld.words import advice_prompt
+from envs.base import EpisodeRecord, Prompt, View
 from envs.commands import CommandStyle
 
 _OLD_PLACING = "In this room, things are put down with: put OBJECT in/on PLACE"
@@ -55,6 +56,12 @@ class TextStyle(CommandStyle):
         """The commands, in the grammar of the game that the view's instruction is from."""
         old = _OLD_PLACING in view.instruction
         return _RULES.format(placing="put OBJECT in/on PLACE" if old else "move OBJECT to PLACE")
+
+    def advise_prompt(self, task: str, observation: str) -> Prompt:
+        """In chat messages, or in words if the options say so."""
+        if self.options.advice == "words":
+            return advice_prompt(task, observation)
+        return CommandStyle.advise_prompt(self, task, observation)
 
     def summarise(self, episode: EpisodeRecord) -> str:
         """The commands in order, those without effect marked, and what was seen last."""

@@ -46,9 +46,13 @@ def vocabulary() -> list[str]:
 
 
 def advice_prompt(task: str, observation: str) -> str:
-    """See the module's docstring. A word that the games don't know is `other`."""
+    """See the module's docstring. What the games don't know is `other`."""
     listed = sorted({kind for kind in _LISTED.findall(observation) if kind in PLACES})
-    return _prompt(goal_of(task), listed)
+    try:
+        goal = goal_of(task)
+    except ValueError:
+        goal = Goal(OTHER, OTHER)
+    return _prompt(goal, listed)
 
 
 def _prompt(goal: Goal, listed: list[str]) -> str:

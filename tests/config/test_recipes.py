@@ -205,6 +205,8 @@ def test_a_name_says_method_and_environment(recipe: str) -> None:
     assert f"{rest}-".startswith((f"{config.env.name}-", "multi-"))
     if method in ("gigpo", "grpo", "ppo"):
         assert (config.method, config.credit.estimator) == ("rl", method)
+    elif recipe.endswith("-stage1"):
+        assert config.method == f"{method}-stage1"
     else:
         assert config.method == method
 

@@ -107,7 +107,7 @@ def test_a_bank_with_a_test_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "advice.stage1.bank is None: Stage 1 learns from the file that is named here"),
+        ((), "advice.stage1.bank is missing: Stage 1 learns from the file that is named there"),
         (with_bank(Path("nowhere.jsonl")), "nowhere.jsonl can't be read: No such file or directory"),
         (
             ("--record", *with_bank(Path("b"))),

@@ -75,7 +75,7 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
     if start is not None and around.advises and start.hints is not None:
         tokenizer, pairs = _advising(start, warmup.seed, warmup.steps * warmup.batch_rows)
         steps, batch_rows = warmup.steps, warmup.batch_rows
-    elif start is not None:
+    elif start is not None and start.demonstrations is not None:
         tokenizer = word_tokenizer(start.vocabulary)
         play = Play(_demonstrated_memory(policy, around), around.episodes, around.max_turns)
         pairs = list(islice(start.demonstrations(warmup.seed, play), warmup.steps * warmup.batch_rows))

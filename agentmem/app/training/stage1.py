@@ -45,7 +45,8 @@ def bank_of(config: RunConfig) -> tuple[list[BankRecord], list[BankRecord]]:
     from envs.registry import instances
 
     stage1, env = config.advice.stage1, config.env
-    assert stage1.bank is not None  # the configuration says so
+    if stage1.bank is None:
+        raise ConfigError("advice.stage1.bank is missing: Stage 1 learns from the file that is named there")
     records = read_bank(Path(stage1.bank))
     if not records:
         raise ConfigError(f"advice.stage1.bank is '{stage1.bank}': it has no records")
