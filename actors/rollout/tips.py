@@ -237,7 +237,11 @@ class TrialTips:
 
     async def _write(self, episode: Episode, view: View, conversation: Conversation) -> None:
         counts, style = self._all.counts, self._style
-        reply = await conversation.respond(style.tip_prompt(view, record_of(episode)), TurnKind.TIP)
+        record = record_of(episode)
+        reply = await conversation.respond(style.tip_prompt(view, record), TurnKind.TIP)
+        if reply is None and view.tips:
+            alone = style.tip_prompt(replace(view, tips=()), record)
+            reply = await conversation.respond(alone, TurnKind.TIP)
         if reply is None:
             counts.too_long += 1
             return

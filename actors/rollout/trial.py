@@ -89,6 +89,7 @@ class _Play:
         "_limits",
         "_observation",
         "_policy",
+        "_recalled",
         "_reflections",
         "_remarks",
         "_sampled",
@@ -124,6 +125,8 @@ class _Play:
         self._sampled = sum(count for kind, count in counts.items() if kind != TurnKind.ADVISE)
         self._turns: list[Turn] = []
         self._observation = ""
+        self._recalled: tuple[str, ...] = ()
+        """The tips in the latest act prompt."""
         self._instruction = saved.instruction if saved else ""
 
     async def run(self, progress: Progress | None) -> None:
@@ -198,7 +201,7 @@ class _Play:
         episodes, instruction = self._strategy.episodes, situation.instruction
         memory, hint = self._strategy.memory.recall(self._episodes, self._remarks), self._hint(index)
         observation, admissible = situation.observation, situation.admissible
-        self._observation = observation
+        self._observation, self._recalled = observation, ()
         book = self._tips if self._strategy.recalls_tips else None
         if book is not None:
             await book.open()
@@ -291,6 +294,7 @@ class _Play:
                 student = style.act_prompt(replace(view, tips=()))
             reply = await policy.respond(style.act_prompt(view), _ACT, student, view)
             if reply is not None or not (view.tips or view.memory or view.hint):
+                self._recalled = view.tips
                 return reply, dropped
             if view.tips:  # best first
                 view = replace(view, tips=view.tips[:-1])
@@ -313,7 +317,7 @@ class _Play:
         return hint_of(self._advice[min(episode, len(self._advice) - 1)]) if self._advice else None
 
     def _looking_back(self, instruction: str) -> View:
-        """The last episode as it ended."""
+        """The last episode as it ended, with the tips that its last turn saw: the conversation goes on."""
         episode = self._episodes[-1]
         return View(
             observation=episode.final_observation,
@@ -321,6 +325,7 @@ class _Play:
             episode=episode.index,
             episodes=self._strategy.episodes,
             memory=self._strategy.memory.recall(self._episodes[:-1], self._remarks),
+            tips=self._recalled,
             hint=self._hint(episode.index),
             instruction=instruction,
         )

@@ -111,6 +111,14 @@ def test_every_episode_is_handed_over_for_a_tip_in_every_mode(draw: str) -> None
     assert book.over[1][1].observation == trial.episodes[1].final_observation
 
 
+def test_a_tip_is_asked_for_with_the_tips_that_the_last_turn_saw() -> None:
+    book = Book()
+    play(StudiousPolicy(["left", "right"]), book, empo2("tips"))
+    play(StudiousPolicy(["left", "right"], longest_prompt=24), book, empo2("tips"))
+    play(StudiousPolicy(["left", "right"]), book, empo2("plain"))
+    assert [view.tips for _, view in book.over] == [("look left", "mind the wall"), ("look left",), ()]
+
+
 def test_memory_gives_way_to_the_situation_worst_tip_first_then_the_oldest_episode() -> None:
     """A prompt has at most 17 characters: `[1] door 0 of 2` has 15, a tip or another episode is too much."""
     policy = StudiousPolicy(["right", "right", "left", "right"], longest_prompt=17)
