@@ -43,6 +43,17 @@ _ENDS = ("submitted", "trained", "filtered", "failed", "expired")
 _DEFINITIONS = (
     *(Definition(f"agentmem_{s}_tickets", Kind.GAUGE, f"Training tickets now {s}.") for s in _STATES),
     *(Definition(f"agentmem_{s}_tickets_total", Kind.COUNTER, f"Training tickets {s}.") for s in _ENDS),
+    Definition(
+        "agentmem_unaccounted_tickets",
+        Kind.GAUGE,
+        "Tickets by which submitted differs from the sum of all states, evaluation's included (0: none).",
+    ),
+    Definition("agentmem_retried_tickets_total", Kind.COUNTER, "Attempts given back for a retry."),
+    Definition("agentmem_expired_leases_total", Kind.COUNTER, "Leases of tickets that ran out."),
+    Definition("agentmem_dead_letters_total", Kind.COUNTER, "Tickets that failed for good."),
+    Definition(
+        "agentmem_groups_count", Kind.GAUGE, "Groups by state (open, ready, taken, held).", ("reason",)
+    ),
     Definition("agentmem_expired_by_env_total", Kind.COUNTER, "Training tickets expired.", ("env",)),
     Definition(
         "agentmem_expired_by_length_total",
@@ -59,10 +70,49 @@ _DEFINITIONS = (
     ),
     Definition("agentmem_invalid_turns_total", Kind.COUNTER, "Turns without a usable action.", ("env",)),
     Definition("agentmem_env_steps_total", Kind.COUNTER, "Environment steps.", ("env",)),
+    Definition("agentmem_in_flight_trials", Kind.GAUGE, "Trials that agents play now."),
+    Definition("agentmem_trial_places", Kind.GAUGE, "Trials that agents could play at once."),
+    Definition("agentmem_unwritten_trials", Kind.GAUGE, "Trials and episodes on their way to the buffer."),
+    Definition("agentmem_agent_lag_seconds", Kind.GAUGE, "Longest delay of an agent's event loop lately."),
+    Definition("agentmem_members_count", Kind.GAUGE, "Parts that run, by role.", ("role",)),
+    Definition(
+        "agentmem_env_slots",
+        Kind.GAUGE,
+        "Places for environments in workers (reason: busy, free), and trials in line for one (waiting).",
+        ("reason",),
+    ),
+    Definition("agentmem_engine_requests_total", Kind.COUNTER, "Requests to engines.", ("policy",)),
+    Definition("agentmem_engine_failures_total", Kind.COUNTER, "Requests that failed.", ("policy",)),
+    Definition("agentmem_engine_in_flight_requests", Kind.GAUGE, "Requests under way.", ("policy",)),
+    Definition("agentmem_engine_prompt_tokens_total", Kind.COUNTER, "Tokens of prompts.", ("policy",)),
+    Definition("agentmem_engine_steps_total", Kind.COUNTER, "Forward passes of engines.", ("policy",)),
+    Definition(
+        "agentmem_engine_paused_seconds_total",
+        Kind.COUNTER,
+        "Time for which weight updates held generation, of all engines.",
+        ("policy",),
+    ),
+    Definition("agentmem_engine_failed_swaps_total", Kind.COUNTER, "Weight updates failed.", ("policy",)),
     Definition("agentmem_sampled_tokens_total", Kind.COUNTER, "Tokens sampled.", ("policy",)),
     Definition("agentmem_trained_tokens_total", Kind.COUNTER, "Tokens with a gradient.", ("policy",)),
     Definition("agentmem_updates_total", Kind.COUNTER, "Learner updates."),
-    Definition("agentmem_skipped_updates_total", Kind.COUNTER, "Updates without a step.", ("reason",)),
+    Definition("agentmem_planned_updates_count", Kind.GAUGE, "Updates that the run shall make."),
+    Definition("agentmem_done_updates_count", Kind.GAUGE, "Updates that the run has made, resumes included."),
+    Definition(
+        "agentmem_skipped_updates_total",
+        Kind.COUNTER,
+        "Updates without a step (reason: empty, non_finite).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_skipped_steps_total", Kind.COUNTER, "Optimiser steps skipped for gradients not finite."
+    ),
+    Definition(
+        "agentmem_update_value",
+        Kind.GAUGE,
+        "A number of the last update (reason: policy_loss, entropy, grad_norm, lr, clip_fraction, ...).",
+        ("reason",),
+    ),
     Definition("agentmem_success_ratio", Kind.GAUGE, "Trials solved, of the last update's.", ("env",)),
     Definition(
         "agentmem_pass_at_k_ratio", Kind.GAUGE, "p@k of the last update's trials (reason: k).", ("reason",)
@@ -81,6 +131,8 @@ _DEFINITIONS = (
     ),
     Definition("agentmem_tip_tokens_total", Kind.COUNTER, "Tokens sampled for tips.", ("policy",)),
     Definition("agentmem_recalled_tips_total", Kind.COUNTER, "Tips shown in prompts.", ("policy",)),
+    Definition("agentmem_held_tips_count", Kind.GAUGE, "Tips in all books."),
+    Definition("agentmem_tip_bytes", Kind.GAUGE, "Bytes of the tips held."),
     Definition(
         "agentmem_advice_total",
         Kind.COUNTER,
@@ -140,6 +192,17 @@ _DEFINITIONS = (
     ),
     Definition("agentmem_idle_ratio", Kind.GAUGE, "Share of time without work, by role.", ("role",)),
     Definition("agentmem_buffer_bytes", Kind.GAUGE, "Payload bytes in the replay buffer."),
+    Definition("agentmem_buffer_budget_bytes", Kind.GAUGE, "Bytes that the replay buffer may hold."),
+    Definition("agentmem_table_bytes", Kind.GAUGE, "Part of the buffer's bytes that the replay table holds."),
+    Definition("agentmem_table_groups_count", Kind.GAUGE, "Groups of the replay table."),
+    Definition("agentmem_table_drawn_trials_total", Kind.COUNTER, "Trials drawn from the replay table."),
+    Definition(
+        "agentmem_table_groups_total",
+        Kind.COUNTER,
+        "Groups at the replay table (reason: inserted, sampled, evicted, refused, limited).",
+        ("reason",),
+    ),
+    Definition("agentmem_blocked_producers_count", Kind.GAUGE, "Producers that wait for buffer space now."),
     Definition("agentmem_blocked_seconds_total", Kind.COUNTER, "Producers waiting for buffer space."),
     Definition("agentmem_restarts_total", Kind.COUNTER, "Actors restarted, by role.", ("role",)),
     Definition("agentmem_drops_total", Kind.COUNTER, "Work dropped, by reason.", ("reason",)),

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from actors.rollout.advising import BINS
+from agentmem.app.live.exports import (
+    export_buffer,
+    export_engines,
+    export_fleet,
+    export_skipped,
+    export_update_values,
+)
 from agentmem.app.live.system import System
 from agentmem.app.reporting.records import GapRecord, UpdateRecord
 from agentmem.app.reporting.view import LiveView
@@ -45,6 +53,8 @@ class Monitor:
         self._system, self._metrics, self._view = system, metrics, view
         self._latest: dict[str, Any] = {}
         """Last stats of each agent and engine that was ever seen: what the dead have done stays counted."""
+        self._done = 0
+        """Updates of the run, as far as this process knows: until the first one, none."""
         self._driver_cpu_s = time.process_time()
         self.counters = Counters()
         self.totals = Totals()
@@ -54,9 +64,10 @@ class Monitor:
     async def poll(self) -> None:
         """One look at everything."""
         system = self._system
-        self.counters, agents, engines, generators = await asyncio.gather(
+        self.counters, agents, workers, engines, generators = await asyncio.gather(
             asyncio.to_thread(system.buffer.counters),
             system.fleet.agent_stats(),
+            system.fleet.worker_stats(),
             system.engine_stats(),
             system.fleet.generator_stats(),
         )
@@ -69,7 +80,11 @@ class Monitor:
         for served in engines:
             self._latest[f"engine {served.name}"] = served
         self._sum(agents)
-        self._export(engines)
+        self._export()
+        members = {**system.fleet.size(), "engine": sum(system.serving().values())}
+        export_fleet(self._metrics, agents, workers, members)
+        ever = [stats for name, stats in self._latest.items() if name.startswith("engine ")]
+        export_engines(self._metrics, ever, engines, learning=system.config.learning)
         self._view.status(
             {
                 name: getattr(self.counters, name)
@@ -112,17 +127,13 @@ class Monitor:
             memory_dropped=sum(a.memory_dropped for a in agents),
         )
 
-    def _export(self, engines: list[Any]) -> None:
-        metrics, totals, counters = self._metrics, self.totals, self.counters
-        env = self._system.config.env.name
-        for state in ("queued", "running", "buffered"):
-            metrics.gauge(f"agentmem_{state}_tickets", getattr(counters, state))
-        for end in ("submitted", "trained", "filtered", "failed", "expired"):
-            metrics.total(f"agentmem_{end}_tickets_total", getattr(counters, end))
-        for dropped, count in counters.expired_by_env.items():
-            metrics.total("agentmem_expired_by_env_total", count, env=dropped)
-        for length, count in counters.expired_by_length.items():
-            metrics.total("agentmem_expired_by_length_total", count, reason=str(length))
+    def _export(self) -> None:
+        metrics, totals, config = self._metrics, self.totals, self._system.config
+        env = config.env.name
+        export_buffer(metrics, self.counters, config.replay.byte_budget_mib << 20)
+        if self._system.learns:
+            metrics.gauge("agentmem_planned_updates_count", config.learner.updates)
+            metrics.gauge("agentmem_done_updates_count", self._done)
         metrics.total("agentmem_trials_total", totals.trials, env=env)
         for reason, count in totals.stops.items():
             metrics.total("agentmem_episodes_total", count, env=env, reason=reason)
@@ -136,15 +147,8 @@ class Monitor:
         metrics.total("agentmem_invalid_turns_total", totals.invalid, env=env)
         metrics.total("agentmem_sampled_tokens_total", totals.sampled_tokens, policy="agent")
         metrics.gauge("agentmem_idle_ratio", totals.idle_share, role="rollout")
-        metrics.gauge("agentmem_buffer_bytes", counters.buffer_bytes)
-        metrics.total("agentmem_blocked_seconds_total", counters.blocked_s)
-        for reason, count in counters.drops.items():
-            metrics.total("agentmem_drops_total", count, reason=reason)
         for role, count in self._system.restarts().items():
             metrics.total("agentmem_restarts_total", count, role=role)
-        learning = [e for e in engines if e.name.startswith(f"{self._system.config.learning}-")]
-        if learning:
-            metrics.gauge("agentmem_served_version_count", min(e.version for e in learning))
 
     def _export_memory(self, totals: Totals) -> None:
         metrics, tips = self._metrics, dict(totals.tips)
@@ -169,9 +173,15 @@ class Monitor:
             count = sum(stats.p_generate[number] for stats in asked)
             metrics.total("agentmem_advice_choices_total", count, reason=f"{number / BINS:g}")
 
-    def updated(self, record: UpdateRecord, push: dict[str, float], phases: dict[str, float]) -> None:
-        """An update of the learner is over."""
+    def updated(
+        self, record: UpdateRecord, push: dict[str, float], result: Mapping[str, float], *, applied: bool
+    ) -> None:
+        """An update of the learner is over. `result`: the learner's metrics; its seconds are the phases."""
         metrics, env = self._metrics, self._system.config.env.name
+        self._done = record.update
+        metrics.gauge("agentmem_done_updates_count", record.update)
+        export_update_values(metrics, record)
+        export_skipped(metrics, result, applied=applied)
         metrics.count("agentmem_updates_total")
         trained = self._system.config.learning
         metrics.count("agentmem_trained_tokens_total", record.trained_tokens, policy=trained)
@@ -191,8 +201,10 @@ class Monitor:
             metrics.gauge("agentmem_off_policy_ratio", value, reason=what)
         for phase, seconds in push.items():
             metrics.observe("agentmem_push_duration_seconds", seconds, reason=phase)
-        for phase, seconds in phases.items():
-            metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
+        for name, seconds in result.items():
+            if name.endswith("_s"):
+                phase = name.removesuffix("_s")
+                metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
         self._view.update(record)
 
     def memory_gap(self, record: GapRecord) -> None:

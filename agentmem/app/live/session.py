@@ -13,7 +13,7 @@ from agentmem.app.live.interrupt import InterruptFlag
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.reporting.view import LiveView
 from agentmem.config import RunConfig
-from agentmem.telemetry import Metrics
+from agentmem.telemetry import Backend, Metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,11 +52,12 @@ def session(
     with ExitStack() as stack:
         view = stack.enter_context(LiveView(run.name, updates, done, console=console))
         flag = stack.enter_context(InterruptFlag())
-        backend = None
+        backend: Backend | None = None
         if config.telemetry.backend == "prometheus":
-            backend = PrometheusBackend(config.telemetry.port)
-            stack.callback(backend.close)
-            view.note(f"metrics: {backend.url}")
+            endpoint = PrometheusBackend(config.telemetry.port)
+            stack.callback(endpoint.close)
+            view.note(f"metrics: {endpoint.url}")
+            backend = endpoint
 
         def on_progress(text: str, done: int, total: int) -> None:
             flag.check()
@@ -75,4 +76,10 @@ def session(
         stack.callback(ray.shutdown)
         start_ray(resources(config, learns=learns))
         flag.install()  # ray.init() puts its own handlers in place
+        if config.telemetry.backend == "ray":
+            from actors.ray_metrics import RayBackend
+
+            through_ray = RayBackend()
+            stack.callback(through_ray.close)  # before Ray ends
+            backend = through_ray
         yield Session(view, flag, Metrics(run.name, backend), models)

@@ -220,8 +220,7 @@ class Trainer:
             self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
             self._whole = True
-            phases = {k.removesuffix("_s"): v for k, v in result.metrics.items() if k.endswith("_s")}
-            self._monitor.updated(record, push, phases)
+            self._monitor.updated(record, push, result.metrics, applied=result.applied)
             by_ticket = {r.ticket: r for r in result.records}
             for trial in (trial for group in groups for trial in group.trials):
                 examples.offer(trial, state.update, _credit(by_ticket.get(trial.ticket), result, record))
