@@ -15,6 +15,7 @@ import typer
 from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.data_cli import app as data_app
+from agentmem.app.deploy_cli import app as deploy_app
 
 app = typer.Typer(
     name="agentmem",
@@ -31,6 +32,7 @@ app.add_typer(model_app, name="model")
 app.add_typer(buffer_app, name="buffer")
 app.add_typer(bank_app, name="bank")
 app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")

@@ -291,7 +291,8 @@ class ReplayConfig(Section):
     """The replay buffer and its server."""
 
     url: str | None = None
-    """redis://, rediss:// or unix://; absent: an embedded server."""
+    """redis://, rediss:// or unix://; absent: an embedded server. `redis://***@host` takes the password from
+    AGENTMEM_REDIS_PASSWORD."""
     reconnect_s: Positive = 60.0
     """How long a server that died or froze is waited for. More than `supervision.ping_timeout_s`."""
     byte_budget_mib: Count = 512

@@ -28,6 +28,7 @@ ROOF = {
     "training": {"evaluation", "live", "models", "reporting"},
     "sweeps": {"live", "reporting"},
     "bank": {"evaluation", "live", "models", "reporting"},
+    "deploy": set(),
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.

@@ -16,7 +16,7 @@ from agentmem.app.deploy.names import promql
 from agentmem.config.section import Count, Fraction, NonNegative, Section
 
 RUNBOOK = "docs/runbook.md"
-HEAD = "# Made by `agentmem deploy render`; agentmem/app/deploy/rules.py is the source.\n"
+HEAD = "# Made by `agentmem deploy render` from agentmem/app/deploy; changes belong there.\n"
 
 Window = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
 
@@ -124,7 +124,8 @@ def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, 
         ),
         _alert(
             "AgentMemRestartStorm",
-            f"sum by (run, role) (increase(agentmem_restarts_total[{s.restarts}])) > {s.restarts_limit - 0.5:g}",
+            f"sum by (run, role) (increase(agentmem_restarts_total[{s.restarts}]))"
+            f" > {s.restarts_limit - 0.5:g}",
             None,
             "critical",
             "Run {{ $labels.run }}: {{ $value | humanize }} restarts of {{ $labels.role }} in "

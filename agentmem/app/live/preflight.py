@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentmem.app.reporting.run_buffer import with_password
 from agentmem.config import RunConfig
 from agentmem.config.endpoint import EndpointConfig
 from agentmem.failures import ConfigError
@@ -78,10 +79,11 @@ def check_tasks(config: RunConfig, seeds: int) -> None:
 
 def check_server(config: RunConfig) -> None:
     """Refuse a replay server that can't serve before anything starts."""
-    if config.replay.url is not None:
+    url = with_password(config.replay.url, "replay.url", "write it in place of ***")
+    if url is not None:
         from agentmem.replay.connect import Server
 
-        server = Server(config.replay.url, deadline_s=PREFLIGHT_S)
+        server = Server(url, deadline_s=PREFLIGHT_S)
         server.check()
         server.close()
 

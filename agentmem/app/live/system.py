@@ -25,6 +25,7 @@ from actors.generator import GeneratorSettings
 from actors.placement import Request, require
 from actors.ray_calls import answer, kill, pong
 from actors.replay_server import ReplayServer
+from agentmem.app.reporting.run_buffer import with_password
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig
 from agentmem.failures import BudgetError, InfrastructureError, ReplayError
@@ -211,8 +212,9 @@ class System:
             pool.close()
 
     def _replay_url(self) -> str:
-        if self.config.replay.url is not None:
-            return self.config.replay.url
+        url = with_password(self.config.replay.url, "replay.url", "write it in place of ***")
+        if url is not None:
+            return url
         self._server_url = self._start_server()
         return self._server_url
 

@@ -28,7 +28,7 @@ def open_buffer(which: str, url: str | None = None) -> Iterator[ReplayBuffer]:
     section = _replay_section(run.config_path)
     mib = section.get("byte_budget_mib")
     settings = Settings(byte_budget=mib << 20) if isinstance(mib, int) and mib > 0 else None
-    url = url or _with_password(section.get("url"))
+    url = url or with_password(section.get("url"), "the run's buffer", "give --url")
     with look(run.name, url=url, data_dir=run.replay_dir, settings=settings) as buffer:
         yield buffer
 
@@ -44,14 +44,15 @@ def _replay_section(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
 
 
-def _with_password(url: Any) -> str | None:
-    """A configured URL with the password that isn't stored with it; None for an embedded server."""
+def with_password(url: Any, what: str, otherwise: str) -> str | None:
+    """A configured URL; where `***` stands for its password, with the one of the environment.
+
+    None for an embedded server. Raises ConfigError saying that `what` lacks it, and what to do `otherwise`.
+    """
     if not isinstance(url, str) or "://***@" not in url:
         return url if isinstance(url, str) else None
     if not (password := os.environ.get(PASSWORD)):
-        raise ConfigError(
-            f"the run's buffer is at {url}, whose password isn't stored: set {PASSWORD}, or give --url"
-        )
+        raise ConfigError(f"{what} is at {url}, whose password isn't stored: set {PASSWORD}, or {otherwise}")
     from urllib.parse import quote
 
     return re.sub(r"://\*\*\*@", lambda _: f"://:{quote(password, safe='')}@", url)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agentmem.app.reporting.run_buffer import with_password
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig
 from agentmem.config.load import from_tree, override
@@ -28,10 +29,7 @@ def resumed_config(recipe: str, which: str, overrides: Sequence[str]) -> RunConf
         raise ConfigError(f"--resume {which}: run {run.name} has no config.yaml")
     stored = from_tree(yaml.safe_load(run.config_path.read_text(encoding="utf-8")))
     config = from_tree(override(stored.model_dump(), overrides))
-    if config.replay.url is not None and "***@" in config.replay.url:
-        raise ConfigError(
-            "replay.url: its password isn't stored with the run; give it again by --set replay.url=…"
-        )
+    with_password(config.replay.url, "replay.url", "give it again by --set replay.url=…")
     for key in FIXED:
         before, after = _at(stored, key), _at(config, key)
         if before != after:
