@@ -356,7 +356,7 @@ class TelemetryConfig(Section):
     """Metrics."""
 
     backend: Literal["prometheus", "ray", "none"] = "prometheus"
-    """An endpoint of the driver's own; Ray's endpoints on every node, where names begin with `ray_`; or none."""
+    """An endpoint of the driver's own; or Ray's on every node, where names begin with `ray_`; or none."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the endpoint of `prometheus`; 0 picks a free one (printed at start)."""
 
