@@ -133,8 +133,9 @@ OVERVIEW = Board(
                 ),
                 PanelSpec(
                     "Tokens per second",
-                    "Sampled by engines, and trained with a gradient.",
+                    "Read as prompts and sampled by engines, and trained with a gradient.",
                     (
+                        Query(rate("agentmem_engine_prompt_tokens_total", "run"), "{{run}} prompts"),
                         Query(rate("agentmem_sampled_tokens_total", "run"), "{{run}} sampled"),
                         Query(rate("agentmem_trained_tokens_total", "run"), "{{run}} trained"),
                     ),

@@ -40,7 +40,7 @@ class PanelSpec:
     low: float | None = None
     high: float | None = None
     steps: tuple[tuple[float, str], ...] = ()
-    """Thresholds: from which value on which colour (below the first: green)."""
+    """Thresholds: from which value on which colour (from 0 on: green)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def build(spec: PanelSpec, prefix: str) -> Any:
     if spec.high is not None:
         panel.max(spec.high)
     if spec.steps:
-        steps = [dashboard.Threshold(value=None, color="green")]
+        steps = [dashboard.Threshold(value=0, color="green")]
         steps += [dashboard.Threshold(value=value, color=color) for value, color in spec.steps]
         panel.thresholds(boards.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps))
     for index, query in enumerate(spec.queries):

@@ -61,7 +61,7 @@ class AlertSettings(Section):
 def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, Any]:
     """The content of a rules file of Prometheus."""
     s = settings or AlertSettings()
-    waiting = "max by (run) (agentmem_queued_tickets) + max by (run) (agentmem_running_tickets)"
+    waiting = "(max by (run) (agentmem_queued_tickets) + max by (run) (agentmem_running_tickets))"
     trials = f"sum by (run) (increase(agentmem_trials_total[{s.look}]))"
     done = "max by (run) (agentmem_done_updates_count)"
     planned = "max by (run) (agentmem_planned_updates_count)"
