@@ -3,13 +3,14 @@
 - Ray forgets a gauge that isn't set again within two report intervals, so a thread sets all of them again
   each `BEAT_S`; series of a process that has ended vanish by themselves.
 - Ray's histograms round their sums; the facade's counters beside them are exact.
-- Ray has no counter at 0: such a series appears with its first increase.
+- Ray has no counter at 0: such a series appears with its first increase. Its texts are ASCII.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import unicodedata
 from typing import Any
 
 from agentmem.telemetry import METRICS, Definition, Kind
@@ -34,7 +35,7 @@ class RayBackend:
         for definition in METRICS.values():
             given: dict[str, Any] = {
                 "name": definition.name,
-                "description": definition.help,
+                "description": _ascii(definition.help),
                 "tag_keys": ("run", *definition.tags),
             }
             if definition.kind is Kind.HISTOGRAM:
@@ -76,3 +77,8 @@ class RayBackend:
                         self._series[name].set(value, tags=dict(tags))
                     except Exception:  # an exporter in trouble is no reason to end a run
                         log.exception("gauge %s", name)
+
+
+def _ascii(text: str) -> str:
+    """EMPO² -> EMPO2."""
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()

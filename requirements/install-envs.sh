@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 stamp=$1
 
 # A browser for BrowserGym, a JVM for ScienceWorld, a database server and a root directory's maker for
-# LifelongAgentBench.
-system=(chromium openjdk-17-jre-headless mariadb-server debootstrap)
+# LifelongAgentBench; Prometheus and its promtool, with which dashboards and alert rules are tested.
+system=(chromium openjdk-17-jre-headless mariadb-server debootstrap prometheus)
 missing=()
 for package in "${system[@]}"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

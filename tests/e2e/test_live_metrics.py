@@ -12,11 +12,11 @@ from tests.e2e.runs import TINY, TORCH, Run
 RARE = {
     "agentmem_restarts_total",
     "agentmem_drops_total",
-    "agentmem_skipped_updates_total",
+    "agentmem_env_slots",
     "agentmem_expired_by_env_total",
     "agentmem_expired_by_length_total",
 }
-"""Only there when something of the kind has happened."""
+"""Only there when something of the kind has happened, or (slots) with env workers."""
 OF_EMPO2 = {
     "agentmem_tips_total",
     "agentmem_tip_tokens_total",
@@ -26,6 +26,8 @@ OF_EMPO2 = {
     "agentmem_off_policy_ratio",
 }
 """Only there in runs of that method."""
+OF_MEMPI = {"agentmem_advice_total", "agentmem_advice_tokens_total"}
+"""Likewise."""
 
 
 def scrape(url: str) -> dict[str, float]:
@@ -46,11 +48,15 @@ def test_every_metric_is_served_while_a_run_trains(start: Callable[..., Run]) ->
     run.until(lambda: scrape(url).get("agentmem_served_version_count", 0) >= 18)
     series = scrape(url)
     for name, definition in METRICS.items():
-        if name not in RARE | OF_EMPO2:
+        if name not in RARE | OF_EMPO2 | OF_MEMPI:
             assert (f"{name}_count" if definition.kind is Kind.HISTOGRAM else name) in series, name
     assert series["agentmem_updates_total"] >= 20
     assert series["agentmem_sampled_tokens_total"] > 0
     assert series["agentmem_push_seconds_total"] > 0
+    assert series["agentmem_done_updates_count"] >= 18
+    assert series["agentmem_planned_updates_count"] == 400
+    assert series["agentmem_unaccounted_tickets"] == 0
+    assert series["agentmem_engine_requests_total"] > 0
     # One look at Redis gives all states; only a scrape in the middle of their export can miss some.
     run.until(lambda: adds_up(scrape(url)))
 

@@ -1,0 +1,46 @@
+"""From a run's numbers to groups of pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentmem.app.deploy.settings import ClusterSettings, MachineSettings
+from agentmem.app.deploy.sizes import groups
+from agentmem.config import load_config
+
+GPUS = ["weights.transport=files"]
+
+
+def sizes(overrides: list[str], **cluster: object) -> dict[str, tuple[int, int, int]]:
+    """Group -> pods, slots, GPUs of a pod."""
+    config = load_config("lamer-minesweeper", overrides)
+    found = groups(config, ClusterSettings.model_validate(cluster))
+    return {group.name: (group.pods, group.slots, group.gpus) for group in found}
+
+
+def test_without_gpus_everything_is_on_cpu_machines() -> None:
+    assert sizes(["agents.replicas=3"]) == {"env-cpu": (1, 16, 0)}
+    many = ["agents.replicas=8", "env.placement=worker", "env.workers=40", "engines.agent.replicas=2"]
+    assert sizes(many) == {"env-cpu": (4, 16, 0)}  # 8 + 40 + 2 + 1 of the learner
+
+
+@pytest.mark.parametrize(
+    ("engines", "gpus", "expected"),
+    [(4, 1, (1, 4, 4)), (8, 1, (1, 8, 8)), (12, 1, (2, 8, 8)), (4, 0.5, (1, 4, 2)), (3, 4, (2, 2, 8))],
+)
+def test_engines_fill_gpu_machines(engines: int, gpus: float, expected: tuple[int, int, int]) -> None:
+    found = sizes([f"engines.agent.replicas={engines}", f"engines.agent.gpus={gpus}"])
+    assert found["engine-gpu"] == expected
+
+
+def test_a_gpu_pod_has_no_slot_for_anything_but_its_engines_and_ranks() -> None:
+    found = sizes(["engines.agent.gpus=1", "learner.ranks=6", "learner.gpus_per_rank=1"])
+    assert found["learner-gpu"] == (1, 6, 6)
+    assert found["engine-gpu"] == (1, 1, 1)
+
+
+def test_only_env_machines_are_added_by_the_autoscaler() -> None:
+    config = load_config("lamer-minesweeper", ["engines.agent.gpus=1"])
+    env, engine = groups(config, ClusterSettings(most_env_machines=5, gpu_machine=MachineSettings(gpus=2)))
+    assert (env.pods, env.most) == (1, 5)
+    assert engine.pods == engine.most
