@@ -92,8 +92,8 @@ def test_what_dead_engines_did_stays_counted(endpoint: PrometheusBackend) -> Non
     dead = EngineStats(name="agent-0", version=3, in_flight=5, requests=100, steps=10, paused_s=1.5)
     lives = EngineStats(name="agent-1", version=4, in_flight=2, requests=7, steps=1, failed_updates=1)
     other = EngineStats(name="memory-0", version=9, in_flight=1, requests=1)
-    export_engines(metrics, [dead, lives, other], [lives, other])
-    export_engines(metrics, [dead, lives, other], [lives, other])
+    export_engines(metrics, [dead, lives, other], [lives, other], learning="agent")
+    export_engines(metrics, [dead, lives, other], [lives, other], learning="agent")
     found = scrape(endpoint)
     assert found["agentmem_engine_requests_total agent"] == 107
     assert found["agentmem_engine_requests_total memory"] == 1

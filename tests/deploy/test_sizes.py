@@ -8,8 +8,6 @@ from agentmem.app.deploy.settings import ClusterSettings, MachineSettings
 from agentmem.app.deploy.sizes import groups
 from agentmem.config import load_config
 
-GPUS = ["weights.transport=files"]
-
 
 def sizes(overrides: list[str], **cluster: object) -> dict[str, tuple[int, int, int]]:
     """Group -> pods, slots, GPUs of a pod."""
@@ -44,3 +42,12 @@ def test_only_env_machines_are_added_by_the_autoscaler() -> None:
     env, engine = groups(config, ClusterSettings(most_env_machines=5, gpu_machine=MachineSettings(gpus=2)))
     assert (env.pods, env.most) == (1, 5)
     assert engine.pods == engine.most
+
+
+def test_a_memory_policys_generators_and_engines_have_room_too() -> None:
+    config = load_config("mempi-doors", ["generators.replicas=20"])
+    env = groups(config, ClusterSettings())[0]
+    parts = 20 + config.agents.replicas + config.learner.ranks
+    parts += sum(config.engines[name].replicas for name in config.served)
+    parts += config.env.workers if config.env.placement == "worker" else 0
+    assert env.pods == -(-parts // env.slots)

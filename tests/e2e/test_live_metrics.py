@@ -26,7 +26,12 @@ OF_EMPO2 = {
     "agentmem_off_policy_ratio",
 }
 """Only there in runs of that method."""
-OF_MEMPI = {"agentmem_advice_total", "agentmem_advice_tokens_total"}
+OF_MEMPI = {
+    "agentmem_advice_total",
+    "agentmem_advice_tokens_total",
+    "agentmem_advice_choices_total",
+    "agentmem_generator_wait_seconds_total",
+}
 """Likewise."""
 
 

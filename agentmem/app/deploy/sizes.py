@@ -1,8 +1,8 @@
 """From a run's configuration to groups of pods: how many of which kind. Pure.
 
-Ray places actors by CPUs and GPUs. An engine or a rank takes one CPU and its GPUs, an agent or env worker one
-CPU. A GPU pod tells Ray of exactly as many CPUs as it has engines or ranks, so that nothing else is placed
-there; the head tells of none. Without GPUs, everything goes to env-cpu.
+Ray places actors by CPUs and GPUs. An engine or a rank takes one CPU and its GPUs, anything else one CPU. A GPU
+pod tells Ray of exactly as many CPUs as it has engines or ranks, so that nothing else is placed there; the head
+tells of none. Without GPUs, everything goes to env-cpu.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def groups(config: RunConfig, cluster: ClusterSettings) -> list[Group]:
     fleet = config.agents.replicas
     if config.env.placement == "worker":
         fleet += config.env.workers
+    if config.advised:
+        fleet += config.generators.replicas
     found = []
-    engines = [(name, engine) for name, engine in config.engines.items() if engine.replicas > 0]
-    for name, engine in engines:
+    for name, engine in ((name, config.engines[name]) for name in config.served):
         if engine.gpus == 0:
             fleet += engine.replicas
         else:

@@ -96,8 +96,10 @@ def export_fleet(
 def export_engines(
     metrics: Metrics, ever: Iterable[EngineStats], live: Sequence[EngineStats], *, learning: str
 ) -> None:
-    """Engines. `ever`: the last look at each that was ever seen, so that the dead stay counted. `learning`: the
-    policy that is trained, whose engines are given new weights."""
+    """Engines. `ever`: the last look at each that was ever seen, so that the dead stay counted.
+
+    `learning`: the policy that is trained, whose engines are given new weights.
+    """
     by_policy: dict[str, list[EngineStats]] = {}
     for stats in ever:
         by_policy.setdefault(policy_of(stats.name), []).append(stats)
