@@ -1,8 +1,8 @@
 """From a run's configuration to groups of pods: how many of which kind. Pure.
 
-Ray places actors by CPUs and GPUs. An engine or a rank takes one CPU and its GPUs, anything else one CPU. A GPU
-pod tells Ray of exactly as many CPUs as it has engines or ranks, so that nothing else is placed there; the head
-tells of none. Without GPUs, everything goes to env-cpu.
+Ray places actors by CPUs and GPUs. An engine or a rank takes one CPU and its GPUs, anything else one CPU. A
+GPU pod tells Ray of exactly as many CPUs as it has engines or ranks, so that nothing else is placed there;
+the head tells of none. Without GPUs, everything goes to env-cpu.
 """
 
 from __future__ import annotations
