@@ -1,0 +1,148 @@
+"""A trained memory policy for any program: a task and a first observation in, an advice out. No Ray.
+
+    with Advisor.load("runs/…/final_model", env="doors", options={…}) as advisor:
+        said = advisor.advise(task, observation)
+        if said.decision is Decision.GENERATE: print(said.text)
+
+One engine runs in this process, on threads of its own; calls from several threads are batched. `advise` never
+takes longer than `timeout_s` (a late answer abstains, and says so).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from actors.engine.factory import build_engine
+from actors.engine.protocol import EngineConfig
+from actors.engine.step_engine import StepEngine
+from actors.rollout.advising import AdviceRequest, Advising, AdvisingStats
+from agentmem.chat import ChatCodec, DecisionTokens
+from agentmem.failures import ConfigError
+from agentmem.memory.advisor import Advice, advice_of
+from agentmem.sampling import Sample, SampleRequest, Sampling
+from agentmem.trajectory import Split
+from envs.base import PromptStyle
+from envs.registry import style as style_of
+
+T = TypeVar("T")
+
+
+class Advisor:
+    """See the module's docstring. Close it, or use it as a context."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        style: PromptStyle,
+        *,
+        hint: Sampling,
+        threshold: float = 0.0,
+        timeout_s: float = 30.0,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Load the model. Raises ModelError for one without decision tokens, or that can't serve."""
+        tokens = DecisionTokens.of(config.model)
+        codec = ChatCodec(config.model, template_options=template_options or {})
+        codec.check_servable(messages=not isinstance(style.advise_prompt("", ""), str))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="advisor", daemon=True)
+        self._thread.start()
+        self._numbers = itertools.count()
+        self._engine = build_engine(config, name="advisor")
+        try:
+            self._run(self._engine.start())
+        except BaseException:
+            self._end_loop()
+            raise
+        self._advising = Advising(
+            "advisor",
+            _InProcess(self._engine),
+            codec,
+            tokens,
+            style,
+            {Split.EVAL: hint},
+            context_length=config.max_model_len,
+            threshold=threshold,
+            timeout_s=timeout_s,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        *,
+        env: str,
+        options: Mapping[str, Any] | None = None,
+        backend: str = "vllm",
+        context_length: int = 2048,
+        max_tokens: int = 256,
+        temperature: float = 0.7,
+        threshold: float = 0.0,
+        timeout_s: float = 30.0,
+    ) -> Self:
+        """From a model's directory, with the prompts of an environment."""
+        engine = EngineConfig(model=str(model), kind=backend, max_model_len=context_length)
+        hint = Sampling(temperature=temperature, max_tokens=max_tokens)
+        style = style_of(env, options or {})
+        return cls(engine, style, hint=hint, threshold=threshold, timeout_s=timeout_s)
+
+    def advise(self, task: str, observation: str, image: bytes | None = None) -> Advice:
+        """One advice. Raises ConfigError for an image: this policy reads text alone."""
+        if image is not None:
+            raise ConfigError("image: this memory policy reads text alone; give the observation in words")
+        return self._run(self.advise_async(task, observation))
+
+    def advise_many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
+        """Advice on several (task, observation), as one batch."""
+        return self._run(self._many(questions))
+
+    async def advise_async(self, task: str, observation: str) -> Advice:
+        """`advise`, in the advisor's own event loop."""
+        began = time.monotonic()
+        request = AdviceRequest(id=str(next(self._numbers)), task=task, observation=observation)
+        advised = await self._advising.advise(request)
+        return advice_of(advised.turn, time.monotonic() - began, advised.gap)
+
+    def stats(self) -> AdvisingStats:
+        """Counters since the start."""
+        return self._advising.stats()
+
+    def close(self) -> None:
+        """End the engine. Idempotent."""
+        if self._loop.is_running():
+            self._run(self._engine.close())
+            self._end_loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
+        return await asyncio.gather(*(self.advise_async(*question) for question in questions))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _InProcess:
+    """An engine of this process as a `Sampler`."""
+
+    def __init__(self, engine: StepEngine) -> None:
+        self._engine, self._numbers = engine, itertools.count()
+
+    async def sample(self, prompt_ids: tuple[int, ...], sampling: Sampling) -> Sample:
+        request = SampleRequest(id=str(next(self._numbers)), prompt_ids=prompt_ids, sampling=sampling)
+        return await self._engine.sample(request)

@@ -1,0 +1,45 @@
+"""A memory policy for any Python program, with a real engine in its process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.advisor import Advisor
+from agentmem.chat.decision import Decision
+from agentmem.failures import ConfigError, ModelError
+from envs.doors import Options
+from envs.doors.compact import vocabulary
+from tests.learner_group.advised import save_memory_model
+
+OPTIONS = {"format": "compact"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_memory_model(tmp_path_factory.mktemp("memory"), words=vocabulary(Options(format="compact")))
+
+
+@pytest.mark.parametrize(("threshold", "decision"), [(-1e9, Decision.GENERATE), (1e9, Decision.ABSTAIN)])
+def test_it_says_decision_hint_and_what_they_took(model: str, threshold: float, decision: Decision) -> None:
+    settings: dict[str, Any] = {"backend": "torch", "context_length": 64, "max_tokens": 3}
+    with Advisor.load(model, env="doors", options=OPTIONS, threshold=threshold, **settings) as advisor:
+        said = advisor.advise("walk", "hall")
+        assert (said.decision, said.late, said.version) == (decision, False, 0)
+        assert (said.tokens > 0) is (decision is Decision.GENERATE) or said.text == ""
+        assert said.p_generate is not None
+        assert 0 < said.p_generate < 1
+        assert said.latency_s > 0
+        several = advisor.advise_many([("walk", room) for room in ("hall", "attic", "hall")])
+        assert several[0].p_generate == pytest.approx(several[2].p_generate, abs=1e-4)
+        assert advisor.stats().requests == 4
+        with pytest.raises(ConfigError, match="reads text alone"):
+            advisor.advise("walk", "hall", image=b"png")
+    advisor.close()  # once more
+
+
+def test_a_model_without_decisions_is_refused(model: str) -> None:
+    with pytest.raises(ModelError, match=r"\[GENERATE\]"):
+        Advisor.load(Path(model).parent / "plain", env="doors", options=OPTIONS, backend="torch")
