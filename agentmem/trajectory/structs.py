@@ -222,9 +222,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 out.append(self.reflections[n])
         return out
 
+    def learning_turns(self) -> list[Turn]:
+        """The turns of the policy that learns. In an advised trial (Mem-π) that is the memory policy: the
+        agent is frozen, and its weights have one version for ever."""
+        return list(self.advice) if self.mode.advice else self.turns()
+
     def version_range(self) -> tuple[int, int] | None:
-        """The oldest and newest weight version that sampled a token of this trial."""
-        seen = [v for t in self.turns() if t.versions for v in (min(t.versions), max(t.versions))]
+        """The oldest and newest weight version that sampled a token of the policy that learns."""
+        seen = [v for t in self.learning_turns() if t.versions for v in (min(t.versions), max(t.versions))]
         return (min(seen), max(seen)) if seen else None
 
     def token_counts(self) -> dict[str, int]:

@@ -130,6 +130,14 @@ async def test_an_advisors_tokens_are_counted_apart_and_are_not_of_the_trials_li
     assert line.advice[0].p_generate == pytest.approx(0.6065, abs=1e-3)
 
 
+async def test_a_frozen_agents_weights_do_not_make_an_advised_trial_old() -> None:
+    order = ticket("lr", memory="none")
+    order = replace(order, mode=replace(order.mode, method="mempi", advice="free"))
+    trial = await play(loser(), order, advisor=Told(["go left"]))
+    assert {v for turn in trial.episodes[0].turns for v in turn.versions or ()} == {3}
+    assert trial.version_range() == (5, 5)
+
+
 async def test_doors_guest_plays_by_hints_alone() -> None:
     options = {"rooms": 2, "doors": 4, "format": "compact"}
     guest = registry.scripted_agent("doors", options)

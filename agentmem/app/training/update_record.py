@@ -129,4 +129,4 @@ def outcomes(groups: Sequence[Group], result: UpdateResult) -> dict[Outcome, lis
 
 def staleness(trials: Sequence[Trial], age: Callable[[int], int]) -> list[int]:
     """For each sampled token: how many updates older its weights were than those that trained on it."""
-    return [age(v) for trial in trials for turn in trial.turns() for v in turn.versions or ()]
+    return [age(v) for trial in trials for turn in trial.learning_turns() for v in turn.versions or ()]
