@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 from agentmem.telemetry import METRICS, Kind
 from tests.e2e.runs import TINY, TORCH, Run
@@ -35,12 +37,12 @@ OF_MEMPI = {
 """Likewise."""
 
 
-def scrape(url: str) -> dict[str, float]:
-    """Series name -> sum over its labels."""
+def scrape(url: str, prefix: str = "agentmem_") -> dict[str, float]:
+    """Series name -> sum over its labels, of names with a prefix."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         text = answer.read().decode()
     totals: dict[str, float] = {}
-    for name, value in re.findall(r"^(agentmem_\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
+    for name, value in re.findall(rf"^({prefix}\w+)(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE):
         totals[name] = totals.get(name, 0.0) + float(value)
     return totals
 
@@ -71,3 +73,21 @@ def adds_up(series: dict[str, float]) -> bool:
     states = [f"agentmem_{s}_tickets" for s in ("queued", "running", "buffered")]
     ends = [f"agentmem_{e}_tickets_total" for e in ("trained", "filtered", "failed", "expired")]
     return series["agentmem_submitted_tickets_total"] == sum(series[name] for name in (*states, *ends))
+
+
+def test_a_run_sends_its_metrics_through_rays_endpoint(start: Callable[..., Run]) -> None:
+    chosen = ("telemetry.backend=ray", "learner.updates=2000", "evaluation.tasks=0")
+    run = start("lamer-minesweeper", *TINY, *TORCH, *chosen)
+    run.until_update(2)
+    assert "metrics: http" not in run.output()
+    pattern = f"session_*_{run.process.pid}/metrics_export_port_*"
+    (port,) = [path.read_text() for path in Path(tempfile.gettempdir(), "ray").glob(pattern)]
+
+    def series() -> dict[str, float]:
+        return scrape(f"http://127.0.0.1:{port}/metrics", "ray_agentmem_")
+
+    run.until(lambda: series().get("ray_agentmem_done_updates_count", 0) >= 2)
+    # Ray exports every ten seconds: what is counted and what is set come with it.
+    run.until(lambda: series().get("ray_agentmem_trials_total", 0) > 0)
+    assert series()["ray_agentmem_planned_updates_count"] == 2000
+    assert series()["ray_agentmem_unaccounted_tickets"] == 0
