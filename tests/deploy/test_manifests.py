@@ -57,32 +57,32 @@ def test_kubernetes_and_the_operators_take_every_manifest(folder: str) -> None:
         assert problems(manifest) == [], manifest["metadata"]["name"]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_builds_and_what_it_builds_is_valid(overlay: str) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl isn't installed")
-    done = subprocess.run(
-        ["kubectl", "kustomize", str(DEPLOY / "kuberay" / "overlays" / overlay)],
-        text=True,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    built = parsed(done.stdout)
-    assert len(built) == len(manifests("base")) + 1
-    for manifest in built:
-        assert manifest["metadata"]["namespace"] == "agentmem"
-        assert problems(manifest) == [], manifest["metadata"]["name"]
-    claim, server = one("PersistentVolumeClaim", built), one("StatefulSet", built)
-    small = overlay == "dev"
-    assert (claim["spec"]["accessModes"] == ["ReadWriteOnce"]) == small
-    storage = server["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
-    assert (storage == "2Gi") == small
-    assert [each["name"] for each in server["spec"]["template"]["spec"]["containers"]] == [
-        "redis",
-        "exporter",
-    ]
+if shutil.which("kubectl"):  # no part of the project: where it isn't, there is no such test
+
+    @pytest.mark.parametrize("overlay", OVERLAYS)
+    def test_an_overlay_builds_and_what_it_builds_is_valid(overlay: str) -> None:
+        done = subprocess.run(
+            ["kubectl", "kustomize", str(DEPLOY / "kuberay" / "overlays" / overlay)],
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        built = parsed(done.stdout)
+        assert len(built) == len(manifests("base")) + 1
+        for manifest in built:
+            assert manifest["metadata"]["namespace"] == "agentmem"
+            assert problems(manifest) == [], manifest["metadata"]["name"]
+        claim, server = one("PersistentVolumeClaim", built), one("StatefulSet", built)
+        small = overlay == "dev"
+        assert (claim["spec"]["accessModes"] == ["ReadWriteOnce"]) == small
+        storage = server["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+        assert (storage == "2Gi") == small
+        assert [each["name"] for each in server["spec"]["template"]["spec"]["containers"]] == [
+            "redis",
+            "exporter",
+        ]
 
 
 @pytest.mark.parametrize(
