@@ -86,7 +86,7 @@ class Fleet:
         self._drain_s = config.supervision.drain_timeout_s
         # A member that answers no ping for so long is dead: its event loop does nothing heavy.
         self._ping_s = config.supervision.ping_timeout_s
-        self._options = ray_options or {}
+        self._options = dict(ray_options or {})
         self._desired = {
             Role.ENV_WORKER: config.env.workers if config.env.placement == "worker" else 0,
             Role.AGENT: config.agents.replicas,

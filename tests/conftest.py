@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     AGENTMEM_CACHE=_CACHE,
 )
+# A shell that starts tests in the background has them ignore Ctrl-C, and what they start would inherit that.
+if not _STARTED_BY_ANOTHER and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if _DATA.is_dir():
     os.environ.setdefault("AGENTMEM_DATA", str(_DATA))
 

@@ -52,7 +52,7 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
                 *("--set", "policies.memory={model: tiny, context_length: 8449}"),
                 *("--set", "engines.memory={}"),
             ],
-            ["method is 'mempi-stage1'", "lamer, rl, empo2"],
+            ["advice.stage1.bank is missing"],
         ),
         (["lamer-minesweeper", "--record", "--set", "evaluation.tasks=0"], ["evaluation.tasks"]),
     ],
