@@ -64,7 +64,8 @@ class AdviceConfig(Section):
     kl_coef: Annotated[float, Field(ge=0)] = 0.01
     """β: weight of the KL to the model that Stage 2 starts from."""
     distil_coef: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of Stage 1's loss in the updates of Stage 2 (one unified stage); 0: none."""
+    """Weight of Stage 1's loss in the updates of Stage 2 (one unified stage); 0: none. The learner has it;
+    `agentmem run` doesn't feed it yet, and refuses more than 0."""
     distil_batch: Count = 64
     """Records of the bank in each update, where `distil_coef` is above 0."""
     reward: Literal["success", "score"] = "success"

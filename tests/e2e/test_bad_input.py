@@ -54,6 +54,7 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
             ],
             ["advice.stage1.bank is missing"],
         ),
+        (["mempi-doors", "--set", "advice.distil_coef=0.5"], ["advice.distil_coef is 0.5: must be 0"]),
         (["lamer-minesweeper", "--record", "--set", "evaluation.tasks=0"], ["evaluation.tasks"]),
     ],
 )
