@@ -222,6 +222,18 @@ def show(
 
 
 @app.command()
+def publish(
+    run: Annotated[str, typer.Argument(help="Run: id, path, or `last`.")],
+    to: Annotated[list[str], typer.Option(help="Sink: tensorboard, wandb or mlflow (repeatable).")],
+) -> None:
+    """Hand a run's measurements to a sink, from where it stopped."""
+    from agentmem.app.sinks.publisher import publish_run
+
+    for line in publish_run(run, to):
+        typer.echo(line)
+
+
+@app.command()
 def vectors(file: Annotated[Path, typer.Argument(help="Test vectors (JSON).")]) -> None:
     """Run every section of a vectors file through our functions; exit 1 above an error of 1e-6."""
     from agentmem.failures import ConfigError

@@ -23,9 +23,10 @@ MAY = {
 ROOF = {
     "reporting": set(),
     "models": set(),
-    "live": {"models", "reporting"},
+    "sinks": {"reporting"},
+    "live": {"models", "reporting", "sinks"},
     "evaluation": {"live", "reporting"},
-    "training": {"evaluation", "live", "models", "reporting"},
+    "training": {"evaluation", "live", "models", "reporting", "sinks"},
     "sweeps": {"live", "reporting"},
     "bank": {"evaluation", "live", "models", "reporting"},
     "deploy": set(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentmem.app.reporting.run_buffer import with_password
+from agentmem.app.sinks import sink
 from agentmem.config import RunConfig
 from agentmem.config.endpoint import EndpointConfig
 from agentmem.failures import ConfigError
@@ -18,6 +19,7 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     """
     from agentmem.app.models.resolve import check_named
 
+    sink.check(config.telemetry.sinks)
     if config.method == "mempi-stage1":  # nobody plays
         check_environment(config)
         check_named(config.policies["memory"].model)

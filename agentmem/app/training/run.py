@@ -18,6 +18,7 @@ from typing import Any
 from agentmem.app.live.interrupt import INTERRUPTED_EXIT, Interrupted
 from agentmem.app.live.preflight import preflight
 from agentmem.app.reporting.rundir import RunDir
+from agentmem.app.sinks.publisher import Publisher
 from agentmem.config import RunConfig, to_yaml
 from agentmem.failures import ConfigError
 
@@ -55,11 +56,16 @@ def train(
         bank_of(config)  # a bank that can't be used leaves no run behind
     run = _open_run(config, resume)
     console = Console()
+
+    def told(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     try:
-        if stage1:
-            _distil(config, run, console)
-            return
-        _run(config, run, list(overrides), resume is not None, record, console)
+        with Publisher(run, config.telemetry.sinks, config.model_dump(mode="json"), told):
+            if stage1:
+                _distil(config, run, console)
+                return
+            _run(config, run, list(overrides), resume is not None, record, console)
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted. {_put_away(config, run)}", markup=False, highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None

@@ -1,0 +1,1 @@
+"""Where a run's measurements go besides its own directory: TensorBoard, W&B, MLflow, one file each."""
