@@ -30,16 +30,20 @@ from actors.rollout.policy import Conversation, EnginePolicy
 from actors.rollout.scripted import ScriptedPolicy
 from actors.rollout.strategies import strategy_of
 from actors.rollout.tips import AgentTips
+from actors.rollout.tracing import trial_spans
 from actors.rollout.trial import Limits, Progress, play_trial
 from agentmem.chat import ChatCodec
 from agentmem.endpoint import Endpoint
 from agentmem.failures import AgentMemError
 from agentmem.memory.embedding import CachedEmbedder, load_embedder
 from agentmem.replay import ReplayBuffer
+from agentmem.telemetry.tracing import close_traces, open_traces
 from agentmem.trajectory import Split, Ticket, Trial
 from envs.base import View
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
     from ray.actor import ActorHandle
 
 #: Turns live until their trial is committed, so young collections find little: make them rarer.
@@ -65,6 +69,8 @@ class AgentActor:
         self._generators: AdviceClient | None = None
         self._advice: AgentAdvice | None = None
         self._tips: AgentTips | None = None
+        self._traces: TracerProvider | None = None
+        self._tracer: Tracer | None = None
         self._loop: AgentLoop
         self._configured = asyncio.Event()
 
@@ -93,6 +99,9 @@ class AgentActor:
         if settings.tips is not None:
             embedder = await asyncio.to_thread(load_embedder, settings.embedder)
             self._tips = AgentTips(buffer, CachedEmbedder(embedder), settings.tips)
+        if settings.traces > 0:
+            self._traces = open_traces(settings.traces, run=settings.run, process=self._name)
+            self._tracer = self._traces.get_tracer("agentmem")
         self._loop = AgentLoop(self._name, buffer, self._play, trials_in_flight=settings.trials_in_flight)
 
     def _made_policies(self) -> Mapping[Split, EnginePolicy | ScriptedPolicy | EndpointPolicy]:
@@ -150,6 +159,8 @@ class AgentActor:
         if self._endpoint is not None:
             await self._endpoint.close()
         await self._envs.close()
+        if self._traces is not None:
+            await asyncio.to_thread(close_traces, self._traces)
         return await self.stats()
 
     async def drain(self, timeout_s: float) -> AgentStats:
@@ -182,17 +193,20 @@ class AgentActor:
         advisor = None if self._advice is None else self._advice.of(ticket)
         env = await self._envs.open()
         try:
-            return await play_trial(
-                ticket,
-                env,
-                conversation,
-                strategy,
-                self._limits[split],
-                saved=saved,
-                progress=progress,
-                tips=tips,
-                advisor=advisor,
-            )
+            with trial_spans(self._tracer, ticket) as spans:
+                trial = await play_trial(
+                    ticket,
+                    spans.env(env),
+                    spans.policy(conversation),
+                    strategy,
+                    self._limits[split],
+                    saved=saved,
+                    progress=progress,
+                    tips=tips,
+                    advisor=spans.advisor(advisor),
+                )
+                spans.outcome(trial)
+                return trial
         finally:
             await env.close()
 

@@ -58,6 +58,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     advice: AdviceRules | None = None
     """Mem-π: how a memory policy is asked; None: no trial is advised."""
     embedder: Literal["minilm", "words"] = "minilm"
+    traces: float = 0.0
+    """Share of the trials that are traced (`agentmem.telemetry.tracing`), in [0, 1]."""
     env_wait_s: float = 120.0
     """How long a trial waits while there is no env worker at all."""
 
@@ -102,6 +104,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             eval_sampling=by_kind(config.evaluation.sampling, tips.max_tokens),
             tips=rules if config.method == "empo2" else None,
             embedder=config.memory.embedder,
+            traces=config.telemetry.traces,
             trials_in_flight=config.agents.trials_in_flight,
             sample_timeout_s=config.engines["agent"].sample_timeout_s if agent.served else 1.0,
             advice=AdviceRules(

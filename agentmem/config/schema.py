@@ -359,6 +359,8 @@ class TelemetryConfig(Section):
     """An endpoint of the driver's own; or Ray's on every node, where names begin with `ray_`; or none."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the endpoint of `prometheus`; 0 picks a free one (printed at start)."""
+    traces: Fraction = 0.0
+    """Share of the trials that OpenTelemetry gets as a trace (OTEL_EXPORTER_OTLP_ENDPOINT); 0: none."""
     sinks: list[Literal["tensorboard", "wandb", "mlflow"]] = []
     """Where `metrics.jsonl` is published, too; each needs the extra of its name."""
 

@@ -7,6 +7,7 @@ from agentmem.app.sinks import sink
 from agentmem.config import RunConfig
 from agentmem.config.endpoint import EndpointConfig
 from agentmem.failures import ConfigError
+from agentmem.telemetry.tracing import check_traces
 
 PREFLIGHT_S = 5.0
 """How long a replay server may take to answer before the run starts."""
@@ -20,6 +21,7 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     from agentmem.app.models.resolve import check_named
 
     sink.check(config.telemetry.sinks)
+    check_traces(config.telemetry.traces)
     if config.method == "mempi-stage1":  # nobody plays
         check_environment(config)
         check_named(config.policies["memory"].model)
