@@ -29,8 +29,6 @@ LOOK_S = 0.25
 MAX_DATA_FAILURES = 20
 """Trials that failed by our or the environment's own bug before the run gives up."""
 LETTERS_READ = 5
-FINISH_S = 4.0
-"""How long an update, a push or a checkpoint may go on after a Ctrl-C."""
 
 T = TypeVar("T")
 
@@ -96,7 +94,7 @@ class Watch:
     async def guard(self, work: Awaitable[T]) -> T:
         """Wait for a part's work while the rest is looked after.
 
-        A run that is asked to end lets the work under way end first, for `FINISH_S` since it was asked.
+        A run that is asked to end lets the work under way end first, as long as its flag says so.
         """
         task = asyncio.ensure_future(work)
         try:
@@ -105,7 +103,7 @@ class Watch:
                 if done:
                     return task.result()
                 ending = "fleet" in self._system.started and self._flag.requested
-                if not ending or self._flag.seconds_since() > FINISH_S:
+                if not ending or not self._flag.may_finish():
                     await self.look()
         finally:
             task.cancel()

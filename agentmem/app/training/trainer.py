@@ -55,8 +55,6 @@ log = logging.getLogger(__name__)
 
 MAX_EMPTY_UPDATES = 50
 """Updates in a row without a row to train (every group solved or failed alike) before the run gives up."""
-LAST_SAVE_S = 5.0
-"""How long the checkpoint after a Ctrl-C may take; an unfinished one is passed over by a resume."""
 TRAINING_TIPS = "train"
 """Namespace of the tips that training trials write and read; evaluations have others, or none."""
 PUBLISHED = "published"
@@ -83,7 +81,7 @@ class Trainer:
     ) -> None:
         from envs.registry import instances
 
-        self._config, self._run, self._view = config, run, view
+        self._config, self._run, self._view, self._flag = config, run, view, flag
         self._checkpoint, self._resumed = checkpoint, resumed
         self._system = System(config, run, models)
         self._monitor = Monitor(self._system, metrics, view)
@@ -262,8 +260,11 @@ class Trainer:
 
     async def _save(self) -> None:
         """A checkpoint; what was consumed before it is gone for good."""
-        state = self._state
+        state, began = self._state, time.monotonic()
         await self._watch.thread(*self._checkpointing())
+        took = time.monotonic() - began
+        self._flag.save_took(took)
+        log.info("checkpoint of update %d in %.2f s", state.update, took)
         self._saved = state.update
         await asyncio.to_thread(self._system.buffer.settle, state.consumed)
 
@@ -273,14 +274,21 @@ class Trainer:
         return self._system.learner.save_checkpoint, str(self._run.checkpoints), state.update, extra
 
     async def _save_on_the_way_out(self) -> None:
-        """After a Ctrl-C, if that is quickly done: a resume then goes on from here."""
+        """After a Ctrl-C or a stop, if there is time for it: a resume then goes on from here. An unfinished
+        one is passed over by a resume."""
         if not self._whole or self._state.update == self._saved:
             return
         self._view.phase("saving a checkpoint")
+        began = time.monotonic()
         try:
-            await asyncio.wait_for(asyncio.to_thread(*self._checkpointing()), LAST_SAVE_S)
+            await asyncio.wait_for(asyncio.to_thread(*self._checkpointing()), self._flag.save_s())
         except (TimeoutError, AgentMemError) as error:
             log.warning("no checkpoint on the way out: %s: %s", type(error).__name__, error)
+        else:
+            self._view.note(
+                f"checkpoint of update {self._state.update} in {time.monotonic() - began:.1f} s, "
+                f"{self._flag.seconds_since():.1f} s after the signal"
+            )
 
     async def _recover(self, cause: LearnerError) -> None:
         """A new learner, from the newest checkpoint; raises BudgetError when the restarts are spent."""
