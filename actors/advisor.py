@@ -5,16 +5,19 @@
         if said.decision is Decision.GENERATE: print(said.text)
 
 One engine runs in this process, on threads of its own; calls from several threads are batched. `advise` never
-takes longer than `timeout_s` (a late answer abstains, and says so).
+takes longer than `timeout_s` (a late answer abstains, and says so). τ, the hint's length and the timeout may
+be given with each question.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -45,8 +48,10 @@ class Advisor:
         threshold: float = 0.0,
         timeout_s: float = 30.0,
         template_options: Mapping[str, Any] | None = None,
+        version: int = 0,
     ) -> None:
-        """Load the model. Raises ModelError for one without decision tokens, or that can't serve."""
+        """Load the model. `version`: that of its weights, for the answers. Raises ModelError for one without
+        decision tokens, or that can't serve."""
         tokens = DecisionTokens.of(config.model)
         codec = ChatCodec(config.model, template_options=template_options or {})
         codec.check_servable(messages=not isinstance(style.advise_prompt("", ""), str))
@@ -54,7 +59,8 @@ class Advisor:
         self._thread = threading.Thread(target=self._loop.run_forever, name="advisor", daemon=True)
         self._thread.start()
         self._numbers = itertools.count()
-        self._engine = build_engine(config, name="advisor")
+        self._longest = hint.max_tokens
+        self._engine = build_engine(config, name="advisor", initial_version=version)
         try:
             self._run(self._engine.start())
         except BaseException:
@@ -92,20 +98,78 @@ class Advisor:
         style = style_of(env, options or {})
         return cls(engine, style, hint=hint, threshold=threshold, timeout_s=timeout_s)
 
-    def advise(self, task: str, observation: str, image: bytes | None = None) -> Advice:
-        """One advice. Raises ConfigError for an image: this policy reads text alone."""
+    @property
+    def longest(self) -> int:
+        """Most tokens of a hint."""
+        return self._longest
+
+    @property
+    def version(self) -> int:
+        """Of the weights."""
+        return self._engine.version
+
+    def check_alive(self) -> None:
+        """Raises EngineError if nothing will be answered any more."""
+        self._engine.check_alive()
+
+    def advise(
+        self,
+        task: str,
+        observation: str,
+        image: bytes | None = None,
+        *,
+        threshold: float | None = None,
+        max_tokens: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Advice:
+        """One advice. Raises ConfigError for an image (this policy reads text alone) and for limits out of
+        range.
+        """
         if image is not None:
             raise ConfigError("image: this memory policy reads text alone; give the observation in words")
-        return self._run(self.advise_async(task, observation))
+        return self.submit(
+            task, observation, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+        ).result()
+
+    def submit(
+        self,
+        task: str,
+        observation: str,
+        *,
+        threshold: float | None = None,
+        max_tokens: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Future[Advice]:
+        """`advise` without waiting, from any thread: for other event loops (`asyncio.wrap_future`)."""
+        asked = self.advise_async(
+            task, observation, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+        )
+        return asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def advise_many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
         """Advice on several (task, observation), as one batch."""
         return self._run(self._many(questions))
 
-    async def advise_async(self, task: str, observation: str) -> Advice:
+    async def advise_async(
+        self,
+        task: str,
+        observation: str,
+        *,
+        threshold: float | None = None,
+        max_tokens: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Advice:
         """`advise`, in the advisor's own event loop."""
+        self._check_limits(threshold, max_tokens, timeout_s)
         began = time.monotonic()
-        request = AdviceRequest(id=str(next(self._numbers)), task=task, observation=observation)
+        request = AdviceRequest(
+            id=str(next(self._numbers)),
+            task=task,
+            observation=observation,
+            threshold=threshold,
+            max_tokens=max_tokens,
+            timeout_s=timeout_s,
+        )
         advised = await self._advising.advise(request)
         return advice_of(advised.turn, time.monotonic() - began, advised.gap)
 
@@ -124,6 +188,14 @@ class Advisor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _check_limits(self, threshold: float | None, max_tokens: int | None, timeout_s: float | None) -> None:
+        if threshold is not None and math.isnan(threshold):
+            raise ConfigError("threshold is nan: must be a number")
+        if max_tokens is not None and not 1 <= max_tokens <= self._longest:
+            raise ConfigError(f"max_tokens is {max_tokens}: must be 1 to {self._longest}")
+        if timeout_s is not None and not timeout_s > 0:
+            raise ConfigError(f"timeout_s is {timeout_s:g}: must be above 0")
 
     async def _many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
         return await asyncio.gather(*(self.advise_async(*question) for question in questions))

@@ -51,6 +51,11 @@ class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     observation: str
     branch: str = "free"
     split: Split = Split.EVAL
+    threshold: float | None = None
+    """τ of this question alone; None, here and below: what was set at the start."""
+    max_tokens: int | None = None
+    """Of its hint; no more than what was set."""
+    timeout_s: float | None = None
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,8 +149,9 @@ class Advising:
         """The answer to one question. Raises what no waiting mends (ModelError, a bug)."""
         began = time.monotonic()
         self._in_flight += 1
+        limit_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         try:
-            turn, gap = await asyncio.wait_for(self._answer(request), self._timeout_s)
+            turn, gap = await asyncio.wait_for(self._answer(request), limit_s)
         except (TimeoutError, InfrastructureError) as error:
             log.warning("advice is late: %s: %s", type(error).__name__, error)
             turn, gap = late_turn(request.observation), None
@@ -172,7 +178,7 @@ class Advising:
             if request.branch == Decision.ABSTAIN:
                 decision, logprob, forced = Decision.ABSTAIN, math.nan, 1
             elif split is Split.EVAL:
-                decision = decide(gap, self._threshold)
+                decision = decide(gap, self._threshold if request.threshold is None else request.threshold)
                 if decision is not drawn:
                     logprob = _other(logprob)
         if decision is Decision.ABSTAIN:
@@ -181,6 +187,8 @@ class Advising:
             )
             return turn, gap
         sampling = self._hints[split]
+        if request.max_tokens is not None:  # a longer one has no room: prompts are cut for the longest
+            sampling = replace(sampling, max_tokens=min(request.max_tokens, sampling.max_tokens))
         hint = await self._sampler.sample((*prompt, tokens.generate), sampling)
         said = hint.response_ids
         text = self._codec.decode(said[:-1] if said and said[-1] in self._stops else said)

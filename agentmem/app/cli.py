@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from agentmem.app.advise_cli import app as advise_app
 from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.data_cli import app as data_app
@@ -31,6 +32,7 @@ app.add_typer(envs_app, name="envs")
 app.add_typer(model_app, name="model")
 app.add_typer(buffer_app, name="buffer")
 app.add_typer(bank_app, name="bank")
+app.add_typer(advise_app, name="advise")
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 

@@ -149,6 +149,18 @@ _DEFINITIONS = (
         ("reason",),
     ),
     Definition(
+        "agentmem_advice_requests_total",
+        Kind.COUNTER,
+        "Requests to an advice service (reason: the status of the answer).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_advice_in_flight_requests", Kind.GAUGE, "Questions that an advice service works on."
+    ),
+    Definition(
+        "agentmem_advice_duration_seconds", Kind.HISTOGRAM, "An answer of an advice service.", (), _SECONDS
+    ),
+    Definition(
         "agentmem_generator_wait_seconds_total", Kind.COUNTER, "Seconds that answered questions took, added."
     ),
     Definition(

@@ -29,6 +29,7 @@ ROOF = {
     "training": {"evaluation", "live", "models", "reporting", "sinks"},
     "sweeps": {"live", "reporting"},
     "bank": {"evaluation", "live", "models", "reporting"},
+    "advice": {"evaluation", "live", "models", "reporting"},
     "deploy": set(),
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}

@@ -32,7 +32,7 @@ def wanted() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_every_requirement_is_pinned(name: str) -> None:
     pins, extras = lock(name), wanted()
-    for extra in ("", "run", "train", "smollm2", "minilm", "dev", name):
+    for extra in ("", "run", "train", "smollm2", "minilm", "serve", "dev", name):
         for requirement in extras[extra]:
             package = re.split(r"[\[<>=!~; ]", requirement)[0].lower().replace("_", "-")
             assert package == "agentmem" or package in pins, requirement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentmem.app.deploy.boards import OVERVIEW, Board
 from agentmem.app.deploy.boards_parts import LEARNER, ROLLOUT
-from agentmem.app.deploy.panels import PanelSpec, Query, Row, last, rate
+from agentmem.app.deploy.panels import PanelSpec, Query, Row, last, quantile, rate
 
 REPLAY = Board(
     "agentmem-replay",
@@ -231,6 +231,34 @@ MEMORY = Board(
                     "Seconds that answered questions took, for every second: how many wait on average.",
                     (Query(rate("agentmem_generator_wait_seconds_total", "run")),),
                     width=6,
+                    low=0,
+                ),
+            ),
+        ),
+        Row(
+            "Advice services",
+            (
+                PanelSpec(
+                    "Answers per second, by status",
+                    "`agentmem advise serve`: 200 is an advice, also a late one; 429 too many at once.",
+                    (Query(rate("agentmem_advice_requests_total", "run, reason"), "{{run}} {{reason}}"),),
+                    stacked=True,
+                    low=0,
+                ),
+                PanelSpec(
+                    "Seconds an answer",
+                    "Half of the answers, and 95 %, came within so many.",
+                    (
+                        Query(quantile("agentmem_advice_duration_seconds", 0.5, "run"), "{{run}} half"),
+                        Query(quantile("agentmem_advice_duration_seconds", 0.95, "run"), "{{run}} 95 %"),
+                    ),
+                    unit="s",
+                    low=0,
+                ),
+                PanelSpec(
+                    "Questions of services under way",
+                    "By service.",
+                    (Query(last("agentmem_advice_in_flight_requests")),),
                     low=0,
                 ),
             ),

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actors.agent_settings import AgentSettings
 from actors.engine.pool import EnginePool
 from actors.engine.protocol import EngineConfig, EngineStats
@@ -290,28 +292,14 @@ class System:
         ray.kill(self._server)
 
     def _engine_pool(self, name: str) -> EnginePool:
-        config, engine, policy = self.config, self.config.engines[name], self.config.policies[name]
-        lora = policy.lora if name == config.learning else None
-        adapters = lora is not None and lora.push == "adapter"
+        config, engine = self.config, self.config.engines[name]
+        lora = config.policies[name].lora if name == config.learning else None
         return EnginePool(
             name,
-            EngineConfig(
-                model=str(self.models[name]),
-                kind=engine.backend,
-                dtype=policy.dtype,
-                max_model_len=policy.context_length,
-                max_num_seqs=engine.max_num_seqs,
-                tensor_parallel_size=engine.tensor_parallel,
-                # Only whole blocks are shared; vLLM's default on CPUs (128) never is by short prompts.
-                block_size=CPU_BLOCK if engine.gpus == 0 else None,
-                kv_cache_gib=engine.kv_cache_gib,
-                gpu_memory_utilization=engine.gpu_memory_utilization,
-                enforce_eager=engine.enforce_eager or None,
-                seed=config.seed,
-                lora_rank=lora.rank if lora is not None and adapters else 0,
+            msgspec.structs.replace(
+                engine_config(config, name, self.models[name]),
+                lora_rank=lora.rank if lora is not None and lora.push == "adapter" else 0,
                 weight_transfer="" if config.weights.transport == "files" else config.weights.transport,
-                start_s=engine.start_timeout_s,
-                request_s=engine.sample_timeout_s,
             ),
             engine.replicas,
             restart_budget=config.supervision.restart_budget,
@@ -327,6 +315,27 @@ class System:
         self.started.append("learner")
         if checkpoint is not None:
             self.learner.load_checkpoint(checkpoint.parent)
+
+
+def engine_config(config: RunConfig, name: str, model: Path) -> EngineConfig:
+    """What an engine of a policy is like, without the ways in which it gets new weights."""
+    engine, policy = config.engines[name], config.policies[name]
+    return EngineConfig(
+        model=str(model),
+        kind=engine.backend,
+        dtype=policy.dtype,
+        max_model_len=policy.context_length,
+        max_num_seqs=engine.max_num_seqs,
+        tensor_parallel_size=engine.tensor_parallel,
+        # Only whole blocks are shared; vLLM's default on CPUs (128) never is by short prompts.
+        block_size=CPU_BLOCK if engine.gpus == 0 else None,
+        kv_cache_gib=engine.kv_cache_gib,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        enforce_eager=engine.enforce_eager or None,
+        seed=config.seed,
+        start_s=engine.start_timeout_s,
+        request_s=engine.sample_timeout_s,
+    )
 
 
 def rank_settings(config: RunConfig, model: Path, weights_dir: Path) -> RankSettings:
