@@ -27,6 +27,7 @@ from actors.rollout.endpoint import EndpointPolicy
 from actors.rollout.env_session import RemoteEnvs
 from actors.rollout.local_env import LocalEnvs
 from actors.rollout.policy import Conversation, EnginePolicy
+from actors.rollout.remembered import Envs, RememberingEnvs
 from actors.rollout.scripted import ScriptedPolicy
 from actors.rollout.strategies import strategy_of
 from actors.rollout.tips import AgentTips
@@ -62,7 +63,8 @@ class AgentActor:
             Split.TRAIN: Limits(settings.max_turns, settings.trial_token_limit),
             Split.EVAL: Limits(settings.eval_max_turns or settings.max_turns, settings.trial_token_limit),
         }
-        self._envs: LocalEnvs | RemoteEnvs
+        self._envs: Envs
+        self._workers: RemoteEnvs | None = None
         self._policies: Mapping[Split, EnginePolicy | ScriptedPolicy | EndpointPolicy]
         self._endpoint: Endpoint | None = None
         self._client: EngineClient
@@ -95,7 +97,9 @@ class AgentActor:
         if settings.placement == "local":
             self._envs = LocalEnvs(settings.env.make)
         else:
-            self._envs = RemoteEnvs(self._name, self._style, wait_s=settings.env_wait_s)
+            self._envs = self._workers = RemoteEnvs(self._name, self._style, wait_s=settings.env_wait_s)
+        if settings.remember_turns:
+            self._envs = RememberingEnvs(self._envs, settings.remember_turns)
         if settings.tips is not None:
             embedder = await asyncio.to_thread(load_embedder, settings.embedder)
             self._tips = AgentTips(buffer, CachedEmbedder(embedder), settings.tips)
@@ -143,8 +147,9 @@ class AgentActor:
         if self._generators is not None:
             self._generators.set_replicas({n: RayReplica(handle) for n, handle in (generators or {}).items()})
         self._client.set_replicas({name: RayReplica(handle) for name, handle in engines.items()})
-        if isinstance(self._envs, RemoteEnvs):
-            self._envs.configure({n: RayWorker(handle, slots) for n, (handle, slots) in env_workers.items()})
+        if self._workers is not None:
+            workers = {n: RayWorker(handle, slots) for n, (handle, slots) in env_workers.items()}
+            self._workers.configure(workers)
         self._configured.set()
 
     async def run(self) -> AgentStats:

@@ -36,6 +36,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a buffer's server may be away."""
     env: EnvSettings
     placement: Literal["local", "worker"] = "worker"
+    remember_turns: int = 0
+    """Outcomes that are remembered, of a deterministic environment (`actors.rollout.remembered`)."""
     model: str
     """Directory with the tokenizer of the policy's model; empty: the environment's scripted agent plays. Of
     an `endpoint`: the model's name there."""
@@ -92,6 +94,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             replay_reconnect_s=config.replay.reconnect_s,
             env=EnvSettings.named(config.env.name, config.env.options, config.env.prompting),
             placement=config.env.placement,
+            remember_turns=config.env.remember_turns,
             model=model or ("" if agent.model == SCRIPTED else agent.model),
             endpoint=agent.endpoint,
             template_options=agent.template_options,

@@ -214,6 +214,8 @@ class EnvSpec:
     Sequence[Instance]` and the dataclass `Options` live; imported when first used. It may have `check() ->
     list[str]` too: what is missing beyond packages (data, a browser, a server), and how to get it."""
     light: bool = False
+    deterministic: bool = False
+    """Equal actions in an instance always lead to the same outcomes, so they may be remembered."""
     extra: str | None = None
     """The pip extra (`agentmem[extra]`) that installs what it needs."""
     requires: tuple[str, ...] = field(default=())

@@ -40,6 +40,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="alfworld",
             summary="Household tasks in text: the 3,827 official games, played by TextWorld",
             module="envs.alfworld",
+            deterministic=True,
             extra="alfworld",
             requires=("alfworld", "textworld", "fast_downward"),
         ),
@@ -47,6 +48,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="doors",
             summary="Find the way through a house whose reward stands at its end (own code, no data)",
             module="envs.doors",
+            deterministic=True,
             light=True,
         ),
         EnvSpec(
@@ -66,6 +68,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="minesweeper",
             summary="Open every safe cell of a board with hidden mines (own code, no data)",
             module="envs.minesweeper",
+            deterministic=True,
             light=True,
         ),
         EnvSpec(
@@ -87,12 +90,14 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="scout",
             summary="Dig for a treasure, or give up the attempt to see where it lies (own code, no data)",
             module="envs.scout",
+            deterministic=True,
             light=True,
         ),
         EnvSpec(
             name="sokoban",
             summary="Push every box onto a target in generated rooms (own code, no data)",
             module="envs.sokoban",
+            deterministic=True,
             light=True,
         ),
         EnvSpec(

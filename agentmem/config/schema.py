@@ -31,6 +31,9 @@ class EnvConfig(Section):
     """Number of env workers (placement `worker`)."""
     slots_per_worker: Count = 16
     """Environments that one worker holds at once."""
+    remember_turns: NonNegative = 0
+    """Outcomes that each agent actor remembers, so that a course played before isn't played again (for
+    environments that are deterministic; an outcome takes some 500 bytes); 0: none."""
     step_timeout_s: Positive = 60.0
     """A step or reset that takes longer fails its trial's attempt, and its slot is replaced."""
     start_timeout_s: Positive = 120.0

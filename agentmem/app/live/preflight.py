@@ -55,7 +55,7 @@ def check_method(config: RunConfig) -> None:
 def check_environment(config: RunConfig) -> None:
     """Refuse an unknown environment, a wrong option or a missing package before anything starts."""
     from envs.prompting import RECIPE, prompted
-    from envs.registry import EnvSetupError, check, spec, style, validate_options
+    from envs.registry import ENVIRONMENTS, EnvSetupError, check, spec, style, validate_options
 
     try:
         missing = check(config.env.name)
@@ -67,6 +67,12 @@ def check_environment(config: RunConfig) -> None:
         if config.env.placement == "local" and not spec(config.env.name).light:
             raise ConfigError(
                 f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"
+            )
+        if config.env.remember_turns and not spec(config.env.name).deterministic:
+            able = ", ".join(name for name, entry in ENVIRONMENTS.items() if entry.deterministic)
+            raise ConfigError(
+                f"env.remember_turns is {config.env.remember_turns}: must be 0, as environment "
+                f"'{config.env.name}' isn't declared deterministic; these are: {able}"
             )
     except EnvSetupError as error:
         raise ConfigError(f"env: {error}") from error
