@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 from agentmem.config.advice import AdviceConfig, Refuse
 from agentmem.config.advice import check as check_advice
 from agentmem.config.endpoint import EndpointConfig
+from agentmem.config.scaling import ScalingConfig
+from agentmem.config.scaling import check as check_scaling
 from agentmem.config.section import Beta, Count, Fraction, NonNegative, Positive, Section
 
 
@@ -390,6 +392,7 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     supervision: SupervisionConfig = SupervisionConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    scaling: ScalingConfig = ScalingConfig()
 
     @property
     def advised(self) -> bool:
@@ -500,6 +503,7 @@ class RunConfig(Section):
             )
         if self.method in ("mempi", "mempi-stage1"):
             check_advice(self, refuse)
+        check_scaling(self, refuse)
         samplings = {"rollout": self.rollout.sampling, "evaluation": self.evaluation.sampling}
         for section, sampling in samplings.items():
             longest = max(sampling.max_tokens, sampling.reflect_max_tokens)

@@ -98,6 +98,7 @@ _DEFINITIONS = (
     Definition("agentmem_updates_total", Kind.COUNTER, "Learner updates."),
     Definition("agentmem_planned_updates_count", Kind.GAUGE, "Updates that the run shall make."),
     Definition("agentmem_done_updates_count", Kind.GAUGE, "Updates that the run has made, resumes included."),
+    Definition("agentmem_evaluations_count", Kind.GAUGE, "Held-out evaluations under way (0 or 1)."),
     Definition(
         "agentmem_skipped_updates_total",
         Kind.COUNTER,

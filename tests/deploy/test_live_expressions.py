@@ -24,7 +24,7 @@ import pytest
 
 from agentmem.app.deploy.dashboards import dashboards
 from agentmem.app.deploy.rules import AlertSettings, rules, rules_text
-from agentmem.app.live.exports import UPDATE_VALUES
+from agentmem.app.live.exports import DISTIL_VALUES, UPDATE_VALUES
 from agentmem.telemetry import METRICS, Kind, Metrics
 from agentmem.telemetry.prometheus import PrometheusBackend
 
@@ -36,7 +36,7 @@ SHORT = AlertSettings(
 )  # fmt: skip
 REASONS = {
     "agentmem_advice_total": ("generate", "abstain"),
-    "agentmem_update_value": UPDATE_VALUES,
+    "agentmem_update_value": (*UPDATE_VALUES, *DISTIL_VALUES.values()),
     "agentmem_env_slots": ("busy", "free", "waiting"),
 }
 VALUES = {

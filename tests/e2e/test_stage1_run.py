@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from agentmem.trajectory import Split
 from envs.doors.house import instances, rule_of
 from envs.doors.options import Options
 from tests.e2e.runs import plain
+from tests.e2e.test_live_metrics import scrape
 
 DOORS = Options(kinds=8, rooms=3, doors=4, rule=2, format="compact")
 SMALL = (
@@ -88,6 +90,11 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
             assert started.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.05)
+        (url,) = re.findall(r"metrics: (http://\S+)", log.read_text())
+        series = scrape(url)
+        assert series["agentmem_planned_updates_count"] == 40
+        assert 2 <= series["agentmem_done_updates_count"] <= 40
+        assert series["agentmem_updates_total"] >= 2
         started.send_signal(signal.SIGINT)
         assert started.wait(60) == 130, log.read_text()
     (folder,) = runs.iterdir()

@@ -182,7 +182,14 @@ LEARNER = Board(
         Row(
             "Numbers of the last update",
             (
-                _value("Loss", "Policy loss; value loss of PPO.", "policy_loss", "value_loss"),
+                _value(
+                    "Loss",
+                    "Policy loss; value loss of PPO; loss of Stage 1, and on held-out tasks.",
+                    "policy_loss",
+                    "value_loss",
+                    "distil_loss",
+                    "held_out_loss",
+                ),
                 _value(
                     "Entropy",
                     "In nats a token. Falling fast towards 0: exploration is over.",
@@ -209,6 +216,12 @@ LEARNER = Board(
                         Query(rate("agentmem_updates_total", "run"), "{{run}} all"),
                         Query(rate("agentmem_skipped_updates_total", "run, reason"), "{{run}} {{reason}}"),
                     ),
+                    low=0,
+                ),
+                PanelSpec(
+                    "Evaluations under way",
+                    "Held-out evaluations: the learner waits for them.",
+                    (Query(last("agentmem_evaluations_count")),),
                     low=0,
                 ),
                 PanelSpec(

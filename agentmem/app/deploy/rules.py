@@ -27,7 +27,7 @@ class AlertSettings(Section):
     look: Window = "2m"
     """Window of rates: at least four scrapes, and four of Ray's exports (10 s each)."""
     stalled: Window = "10m"
-    """No trial and no update for so long is a stall."""
+    """No trial, or no update (unless an evaluation is played), for so long is a stall."""
     starving: Window = "15m"
     """How long the learner must have been idle."""
     starving_share: Fraction = 0.8
@@ -67,6 +67,8 @@ def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, 
     planned = "max by (run) (agentmem_planned_updates_count)"
     last_done = f"max by (run) (last_over_time(agentmem_done_updates_count[{s.gone}]))"
     last_planned = f"max by (run) (last_over_time(agentmem_planned_updates_count[{s.gone}]))"
+    # A learner that waits for an evaluation isn't stalled as long as its trials end.
+    evaluated = f"max by (run) (agentmem_evaluations_count) > 0 and {trials} > 0"
     stale = "max by (run) (agentmem_staleness_updates)"
     behind = "max by (run) (agentmem_trained_version_count) - min by (run) (agentmem_served_version_count)"
     told = f'sum by (run) (increase(agentmem_advice_total{{reason=~"abstain|generate"}}[{s.advice}]))'
@@ -86,7 +88,7 @@ def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, 
         _alert(
             "AgentMemLearnerStalled",
             f"(sum by (run) (increase(agentmem_updates_total[{s.look}])) or {done} * 0) == 0"
-            f" and {done} < {planned}",
+            f" and {done} < {planned} unless ({evaluated})",
             s.stalled,
             "critical",
             "Run {{ $labels.run }}: no update for " + s.stalled + " though some are left.",

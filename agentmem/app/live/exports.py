@@ -5,10 +5,11 @@ Nothing is added up over time here: totals are the sources' own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentmem.app.reporting.records import UpdateRecord
+from agentmem.app.reporting.records import DistilRecord, UpdateRecord
 from agentmem.replay import Counters
 from agentmem.telemetry import Metrics
 
@@ -32,6 +33,8 @@ UPDATE_VALUES = (
     "invalid_share",
 )
 """Numbers of an update's record that are exported under their names."""
+DISTIL_VALUES = {"loss": "distil_loss", "held_out": "held_out_loss", "lr": "lr"}
+"""Of a step of Stage 1: field of its record -> name."""
 
 
 def export_buffer(metrics: Metrics, counters: Counters, byte_budget: int) -> None:
@@ -140,3 +143,15 @@ def export_skipped(metrics: Metrics, result: Mapping[str, float], *, applied: bo
     metrics.count("agentmem_skipped_updates_total", float(empty), reason="empty")
     metrics.count("agentmem_skipped_updates_total", float(not applied and not empty), reason="non_finite")
     metrics.count("agentmem_skipped_steps_total", result.get("skipped_steps", 0.0))
+
+
+def export_distil(metrics: Metrics, record: DistilRecord) -> None:
+    """A step of Mem-π's Stage 1 is over: it counts as an update."""
+    metrics.gauge("agentmem_done_updates_count", record.update)
+    metrics.gauge("agentmem_last_update_timestamp_seconds", time.time())
+    metrics.count("agentmem_updates_total")
+    metrics.count("agentmem_trained_tokens_total", record.tokens, policy="memory")
+    for field, name in DISTIL_VALUES.items():
+        value = getattr(record, field)
+        if value is not None:
+            metrics.gauge("agentmem_update_value", value, reason=name)

@@ -56,6 +56,8 @@ class Monitor:
         self._done = 0
         """Updates of the run, as far as this process knows: until the first one, none."""
         self._driver_cpu_s = time.process_time()
+        self.evaluating = False
+        """A held-out evaluation is played, for which the learner waits."""
         self.counters = Counters()
         self.totals = Totals()
         self.data_failures: dict[str, str] = {}
@@ -134,6 +136,7 @@ class Monitor:
         if self._system.learns:
             metrics.gauge("agentmem_planned_updates_count", config.learner.updates)
             metrics.gauge("agentmem_done_updates_count", self._done)
+            metrics.gauge("agentmem_evaluations_count", int(self.evaluating))
         metrics.total("agentmem_trials_total", totals.trials, env=env)
         for reason, count in totals.stops.items():
             metrics.total("agentmem_episodes_total", count, env=env, reason=reason)

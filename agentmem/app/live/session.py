@@ -44,7 +44,6 @@ def session(
     """`updates`: of the whole run, `done` of them already. `model`: in the place of the trained policy's."""
     from agentmem.app.live.system import resources, start_ray
     from agentmem.app.models.resolve import resolve_for
-    from agentmem.telemetry.prometheus import PrometheusBackend
 
     logging.basicConfig(
         filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
@@ -52,12 +51,7 @@ def session(
     with ExitStack() as stack:
         view = stack.enter_context(LiveView(run.name, updates, done, console=console))
         flag = stack.enter_context(InterruptFlag())
-        backend: Backend | None = None
-        if config.telemetry.backend == "prometheus":
-            endpoint = PrometheusBackend(config.telemetry.port)
-            stack.callback(endpoint.close)
-            view.note(f"metrics: {endpoint.url}")
-            backend = endpoint
+        backend = own_endpoint(config, view, stack)
 
         def on_progress(text: str, done: int, total: int) -> None:
             flag.check()
@@ -76,10 +70,28 @@ def session(
         stack.callback(ray.shutdown)
         start_ray(resources(config, learns=learns))
         flag.install()  # ray.init() puts its own handlers in place
-        if config.telemetry.backend == "ray":
-            from actors.ray_metrics import RayBackend
-
-            through_ray = RayBackend()
-            stack.callback(through_ray.close)  # before Ray ends
-            backend = through_ray
+        backend = through_ray(config, stack) or backend
         yield Session(view, flag, Metrics(run.name, backend), models)
+
+
+def own_endpoint(config: RunConfig, view: LiveView, stack: ExitStack) -> Backend | None:
+    """The driver's endpoint for metrics, open as long as `stack`, if the run has one; its address is told."""
+    from agentmem.telemetry.prometheus import PrometheusBackend
+
+    if config.telemetry.backend != "prometheus":
+        return None
+    endpoint = PrometheusBackend(config.telemetry.port)
+    stack.callback(endpoint.close)
+    view.note(f"metrics: {endpoint.url}")
+    return endpoint
+
+
+def through_ray(config: RunConfig, stack: ExitStack) -> Backend | None:
+    """The way of metrics through Ray, which runs, if the run takes it. `stack` must end before Ray."""
+    if config.telemetry.backend != "ray":
+        return None
+    from actors.ray_metrics import RayBackend
+
+    backend = RayBackend()
+    stack.callback(backend.close)
+    return backend

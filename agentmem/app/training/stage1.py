@@ -16,7 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentmem.app.live.exports import export_distil
 from agentmem.app.live.interrupt import InterruptFlag
+from agentmem.app.live.session import own_endpoint, through_ray
 from agentmem.app.reporting.records import (
     DistilRecord,
     MetricsWriter,
@@ -30,6 +32,7 @@ from agentmem.config import RunConfig
 from agentmem.failures import ConfigError
 from agentmem.memory.bank.records import BankRecord, read_bank
 from agentmem.memory.bank.splitting import refuse_test_tasks, split
+from agentmem.telemetry import Metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,6 +84,7 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
             flag.check()
             view.phase(text, done, total)
 
+        backend = own_endpoint(config, view, stack)
         view.note(f"run: {run.path}")
         model = resolve_for(config, "memory", on_progress=on_progress)
         rows, held_out = encoded(config, model, learnt), encoded(config, model, measured)
@@ -91,12 +95,17 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         stack.callback(ray.shutdown)
         start_ray([learner_request(config)])
         flag.install()  # ray.init() puts its own handlers in place
+        metrics = Metrics(run.name, through_ray(config, stack) or backend)
+        metrics.gauge("agentmem_planned_updates_count", steps)
+        metrics.gauge("agentmem_done_updates_count", done)
         view.phase("starting the learner")
         settings = settings_of(rank_settings(config, model, run.weights_dir), len(rows))
         learner = stack.enter_context(LearnerGroup(settings))
 
         def on_step(step: DistilStep) -> None:
-            writer.append(record_of(step))  # before the flag: its checkpoint may be written already
+            record = record_of(step)
+            writer.append(record)  # before the flag: its checkpoint may be written already
+            export_distil(metrics, record)
             flag.check()
             told = "" if step.loss is None else f", loss {step.loss:.3f}"
             epoch = min(step.epoch + 1, config.advice.stage1.epochs)

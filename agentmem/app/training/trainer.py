@@ -345,7 +345,13 @@ class Trainer:
                 self._view.phase(text, trials, total)
                 await self._watch.look()
 
-            found = await evaluate(self._config, self._system.buffer, self._held_out, condition, update, tick)
+            self._monitor.evaluating = True
+            try:
+                found = await evaluate(
+                    self._config, self._system.buffer, self._held_out, condition, update, tick
+                )
+            finally:
+                self._monitor.evaluating = False
             # Before the record: what has one isn't played again after a resume.
             with TrialWriter(self._run.trials_path) as lines:
                 lines.append(found.lines)
