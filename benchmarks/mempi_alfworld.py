@@ -97,8 +97,15 @@ def main() -> None:
         trained("mempi-alfworld", full, *of_seed, *settings(f"policies.memory.model={stage1}"), *record)
     for seed in seeds:
         known = [word for other in seeds if other < seed for word in ("--known", str(work / f"arms-{other}"))]
-        models = ["--bank", bank, "--stage1", work / f"stage1-{seed}", "--full", work / f"full-{seed}"]
-        out = ["--out", work / f"arms-{seed}", "--seed", seed]
+        models: list[str | Path] = [
+            "--bank",
+            bank,
+            "--stage1",
+            work / f"stage1-{seed}",
+            "--full",
+            work / f"full-{seed}",
+        ]
+        out: list[str | Path] = ["--out", work / f"arms-{seed}", "--seed", seed]
         agentmem("arms", "mempi-alfworld", *models, *out, *known, *seeded(seed, engine), runs=work)
     agentmem("compare", *(work / f"arms-{seed}" for seed in seeds), runs=work)
 
