@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import Any
+from typing import Any, get_args
 
 from actors.engine.checkpoint import disagreement, read_checkpoint
 from actors.engine.protocol import Emitted, EngineConfig, refusal
@@ -28,6 +28,8 @@ from agentmem.weights.base import Staged, WeightUpdate
 VERSION_WINDOW = ((0, 32), (0, 33))
 """vLLM versions [from, before) whose internals this file was written for."""
 
+LOGPROBS = "processed_logprobs"
+"""Log-probabilities of the distribution that was sampled from."""
 _WORKER_EXTENSION = "actors.engine.vllm_worker.WorkerExtension"
 
 
@@ -43,7 +45,7 @@ class VllmCore:
         self._shapes, vocab = read_checkpoint(self._config)
         self._vocab = vocab
         _quieten()
-        _probe_features()
+        probe_features()
         import torch
         from vllm.v1.core.sched.interface import PauseState
         from vllm.v1.engine.core import EngineCore
@@ -276,8 +278,9 @@ def _quieten() -> None:
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
 
-def _probe_features() -> None:
-    """One clear line if the installed vLLM isn't one that this adapter was written for."""
+def probe_features() -> str:
+    """The version of the installed vLLM; one clear line if it isn't one that this adapter was written for:
+    too old or new, without in-place weight updates, or without log-probs of what was really sampled from."""
     found = None
     for package in ("vllm", "vllm-cpu"):
         try:
@@ -292,6 +295,7 @@ def _probe_features() -> None:
     numbers = tuple(int(part) for part in found.split("+")[0].split(".")[:2])
     if not VERSION_WINDOW[0] <= numbers < VERSION_WINDOW[1]:
         raise ConfigError(f"vLLM {found} is installed, but this adapter supports {window}")
+    from vllm.config.model import LogprobsMode
     from vllm.v1.engine.core import EngineCore
     from vllm.v1.worker.gpu_worker import Worker
 
@@ -311,8 +315,11 @@ def _probe_features() -> None:
         for name in names
         if not hasattr(owner, name)
     ]
+    if LOGPROBS not in get_args(LogprobsMode):
+        lacking.append(f"logprobs_mode {LOGPROBS}")
     if lacking:
         raise ConfigError(f"vLLM {found} lacks {', '.join(lacking)}, which this adapter uses")
+    return found
 
 
 def _engine_args(config: EngineConfig) -> Any:
@@ -351,7 +358,7 @@ def _engine_args(config: EngineConfig) -> Any:
         enable_prefix_caching=config.prefix_caching,
         enforce_eager=on_cpu if config.enforce_eager is None else config.enforce_eager,
         async_scheduling=not on_cpu if config.async_scheduling is None else config.async_scheduling,
-        logprobs_mode="processed_logprobs",
+        logprobs_mode=LOGPROBS,
         # A checkpoint's own sampling defaults must not slip in: the stamped parameters are all there is.
         generation_config="vllm",
         worker_extension_cls=_WORKER_EXTENSION,

@@ -17,6 +17,7 @@ from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.data_cli import app as data_app
 from agentmem.app.deploy_cli import app as deploy_app
+from agentmem.app.ops_cli import doctor
 
 app = typer.Typer(
     name="agentmem",
@@ -35,6 +36,7 @@ app.add_typer(bank_app, name="bank")
 app.add_typer(advise_app, name="advise")
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
+app.command()(doctor)
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")
@@ -56,10 +58,14 @@ def run(
     ] = None,
     arm: Annotated[str, typer.Option(help="With --record: the name of the arm that this is a run of.")] = "",
     notes: Annotated[str, typer.Option(help="With --record: what else there is to say of it.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the configuration and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print configuration and placement, check all, and stop.")
+    ] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="With --dry-run: start nothing, play no trial.")
+    ] = False,
 ) -> None:
     """Train an agent."""
-    from agentmem.app.live.preflight import preflight
     from agentmem.app.training.run import Recording, train
     from agentmem.config import load_config
     from agentmem.failures import ConfigError
@@ -67,6 +73,8 @@ def run(
     for option, given in (("--results", results), ("--arm", arm), ("--notes", notes)):
         if given and not record:
             raise ConfigError(f"{option} {given}: belongs to --record, which isn't given")
+    if static and not dry_run:
+        raise ConfigError("--static: belongs to --dry-run, which isn't given")
 
     if resume is not None:
         from agentmem.app.training.resume import resumed_config
@@ -75,8 +83,10 @@ def run(
     else:
         config = load_config(recipe, overrides or ())
     if dry_run:
-        preflight(config)
-        typer.echo(f"{config.recipe}: the configuration is valid")
+        from agentmem.app import ops_cli
+        from agentmem.app.doctor.patient import Patient
+
+        ops_cli.dry_run(Patient(config, recipe, making=not static), static=static)
         return
     train(
         config,

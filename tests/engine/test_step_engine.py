@@ -210,7 +210,7 @@ def test_unsupported_vllm_version_is_one_clear_line(tmp_path: Any, monkeypatch: 
 
     monkeypatch.setattr(vllm_engine, "VERSION_WINDOW", ((0, 28), (0, 29)))
     with pytest.raises(ConfigError, match=r"is installed, but this adapter supports 0.28 to before 0.29"):
-        vllm_engine._probe_features()
+        vllm_engine.probe_features()
 
 
 def test_bad_checkpoints_are_one_clear_line(tmp_path: Any) -> None:

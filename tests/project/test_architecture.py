@@ -31,6 +31,8 @@ ROOF = {
     "bank": {"evaluation", "live", "models", "reporting"},
     "advice": {"evaluation", "live", "models", "reporting"},
     "deploy": set(),
+    "jobs": {"reporting"},
+    "doctor": {"fetch", "jobs", "live", "models", "reporting", "sinks"},
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.

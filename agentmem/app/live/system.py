@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,8 @@ from learner.settings import RankSettings
 log = logging.getLogger(__name__)
 
 REPLAY_START_S = 90.0
+REACH_S = 10.0
+"""How long the head of a cluster may take to accept a connection."""
 CPU_BLOCK = 32
 """Tokens of a KV-cache block of engines on CPUs."""
 Phase = Callable[[str], None]
@@ -375,14 +378,21 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
 
 
 def start_ray(requests: Sequence[Request]) -> None:
+    """`join_ray`, and a cluster that has what is asked for. Raises ResourceError naming what lacks."""
+    join_ray(requests)
+    require(requests)
+
+
+def join_ray(requests: Sequence[Request]) -> None:
     """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
 
     A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
-    run asks for; a real cluster must have them. Raises ResourceError naming what lacks.
+    run asks for. Raises InfrastructureError.
     """
     import ray
 
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    _reach(os.environ.get("RAY_ADDRESS", ""))
     if not os.environ.get("RAY_ADDRESS"):
         cpus = int(sum(r.cpus * r.count for r in requests)) + 1
         cpus = max(os.cpu_count() or 1, cpus)
@@ -393,7 +403,18 @@ def start_ray(requests: Sequence[Request]) -> None:
         reason = (str(error).strip().splitlines() or [""])[0]
         address = os.environ.get("RAY_ADDRESS", "a local cluster")
         raise InfrastructureError(f"Ray ({address}): {type(error).__name__}: {reason}") from error
-    require(requests)
+
+
+def _reach(address: str) -> None:
+    """Refuse an address of a head where nobody listens: Ray would try for minutes, without a word."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "//" in address:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InfrastructureError(f"Ray ({address}): no head answers there: {reason}") from error
 
 
 def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:

@@ -57,15 +57,28 @@ def cache_root() -> Path:
 
 def resolve_for(config: RunConfig, policy: str = "agent", on_progress: Progress | None = None) -> Path:
     """The directory of a policy's model in a run."""
+    around = _surroundings(config, policy)
     return resolve(
         config.policies[policy],
+        around.env,
+        around.options,
+        on_progress=on_progress,
+        memory=around.memory,
+        episodes=around.episodes,
+        max_turns=around.max_turns,
+        advises=around.advises,
+    )
+
+
+def _surroundings(config: RunConfig, policy: str) -> Surroundings:
+    """What the prompts of a policy look like in a run."""
+    return Surroundings(
         config.env.name,
         config.env.options,
-        on_progress=on_progress,
-        memory=config.rollout.memory,
-        episodes=max(config.rollout.episodes, config.evaluation.episodes),
-        max_turns=config.env.max_turns,
-        advises=policy == "memory",
+        config.rollout.memory,
+        max(config.rollout.episodes, config.evaluation.episodes),
+        config.env.max_turns,
+        policy == "memory",
     )
 
 
@@ -160,13 +173,39 @@ def _advising(path: Path, policy: PolicyConfig, cache: Path) -> Path:
     return path
 
 
+def _place(root: Path, kind: str, recipe: Mapping[str, Any]) -> tuple[str, Path]:
+    """What a directory of the cache is named after, and its path."""
+    text = json.dumps({"kind": kind, **recipe}, sort_keys=True, default=str)
+    return text, root / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def made_already(config: RunConfig, policy: str) -> Path | None:
+    """The directory of a policy's model that is made here, if it was made before; nothing is made."""
+    named, root = config.policies[policy], cache_root()
+    if named.model == "tiny":
+        from agentmem.app.models import tiny
+
+        path = _place(root, "tiny", tiny.recipe(named, _surroundings(config, policy)))[1]
+    else:
+        from agentmem.app.models import smollm2
+
+        path = _place(root, "smollm2", smollm2.recipe())[1]
+    if policy == "memory" and path.is_dir():
+        from agentmem.chat.decision import DecisionTokens
+
+        try:
+            DecisionTokens.of(path)
+        except ModelError:
+            path = _place(root, "memory", {"of": path.name})[1]
+    return path if path.is_dir() else None
+
+
 def cached(root: Path, kind: str, recipe: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
     """`root/<kind>-<hash of recipe>`, made by `make(empty directory)` if it isn't there yet."""
     from filelock import FileLock
 
-    text = json.dumps({"kind": kind, **recipe}, sort_keys=True, default=str)
-    name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    path = root / name
+    text, path = _place(root, kind, recipe)
+    name = path.name
     if path.is_dir():
         return path
     try:

@@ -1,0 +1,1 @@
+"""Checks before anything starts: one small function each, one line each."""
