@@ -93,8 +93,10 @@ def main() -> None:
     for seed in seeds:
         stage1, full, of_seed = work / f"stage1-{seed}", work / f"full-{seed}", seeded(seed, engine)
         trained("mempi-alfworld-stage1", stage1, *of_seed, *settings(f"advice.stage1.bank={bank}"))
+        alone = settings("evaluation.conditions=[with_memory]")  # the arm `none` is the agent without advice
         record = ["--record", "--arm", "mempi-alfworld"] if given.record else []
-        trained("mempi-alfworld", full, *of_seed, *settings(f"policies.memory.model={stage1}"), *record)
+        begin = settings(f"policies.memory.model={stage1}")
+        trained("mempi-alfworld", full, *of_seed, *begin, *alone, *record)
     for seed in seeds:
         known = [word for other in seeds if other < seed for word in ("--known", str(work / f"arms-{other}"))]
         models: list[str | Path] = [
