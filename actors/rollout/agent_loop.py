@@ -54,7 +54,7 @@ class _Held:
         begun = claim.episodes or claim.ticket.played
         self.episodes = len(begun)
         self.reflections = len(claim.reflections if claim.episodes else claim.ticket.reflected)
-        self.advice = len(claim.advice)
+        self.advice = len(claim.ticket.advised) + len(claim.advice)
         self.wall_s = claim.wall_s
 
 
@@ -290,7 +290,7 @@ class AgentLoop:
 def _saved(claim: Claim) -> Trial | None:
     """The progress of an earlier attempt, or what the ticket begins with, as the trial loop takes it."""
     ticket = claim.ticket
-    if not claim.episodes and not ticket.played:
+    if not (claim.episodes or ticket.played or ticket.advised):
         return None
     return Trial(
         ticket=ticket.id,
@@ -300,7 +300,7 @@ def _saved(claim: Claim) -> Trial | None:
         mode=ticket.mode,
         episodes=claim.episodes or ticket.played,
         reflections=claim.reflections if claim.episodes else ticket.reflected,
-        advice=claim.advice,
+        advice=(*ticket.advised, *claim.advice),
         wall_s=claim.wall_s,
         attempt=ticket.attempt,
     )

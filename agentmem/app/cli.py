@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from agentmem.app.advise_cli import app as advise_app
+from agentmem.app.arms_cli import arms as arms_command
 from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.data_cli import app as data_app
@@ -37,6 +38,7 @@ app.add_typer(advise_app, name="advise")
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 app.command()(doctor)
+app.command("arms")(arms_command)
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")
@@ -152,12 +154,16 @@ def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Runs, evaluations or files of trials; NAME=TARGET names one. One alone: its conditions.",
+            help="Runs, evaluations or files of trials; NAME=TARGET names one. One alone: its conditions. "
+            "Directories of `agentmem arms`: a seed each, as one table.",
             metavar="TARGET...",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Directories of arms: print Markdown instead of text.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a report with plots, one file without others.", metavar="FILE")
     ] = None,
@@ -187,6 +193,19 @@ def compare(
         raise ConfigError("--table and --results belong to --sweep FILE, which isn't given")
     if not targets:
         raise ConfigError("nothing to compare: name runs, evaluations or files of trials, or --sweep FILE")
+    from agentmem.app.evaluation.arms.reading import are_arms
+
+    if html is None and are_arms(targets):
+        from agentmem.app.evaluation.arms.reading import report_of
+        from agentmem.app.evaluation.arms.table import as_json as arms_json
+        from agentmem.app.evaluation.arms.table import as_markdown as arms_markdown
+        from agentmem.app.evaluation.arms.table import as_text as arms_text
+
+        report = report_of([Path(target) for target in targets])
+        typer.echo((arms_json if as_json else arms_markdown if markdown else arms_text)(report))
+        return
+    if markdown:
+        raise ConfigError("--markdown is for directories of `agentmem arms` alone; others have --html")
     from agentmem.app.evaluation.comparison import compare as compared
     from agentmem.app.evaluation.comparison_text import as_json as json_of
     from agentmem.app.evaluation.comparison_text import as_text

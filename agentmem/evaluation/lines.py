@@ -47,6 +47,12 @@ class AdviceLine(msgspec.Struct, frozen=True, kw_only=True):
     """0 for an abstention."""
     late: bool = False
     """It abstains because no answer came in time."""
+    hint: str = ""
+    """As the agent was given it; empty for an abstention."""
+    record: str = ""
+    """The bank's record that it was looked up in; empty for one that was written."""
+    cosine: float | None = None
+    """Of the nearest record where hints are looked up, given or not."""
 
 
 class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +75,8 @@ class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
     """From the trial's start to its end, beside all others in flight."""
     advice: list[AdviceLine] = []
     """In the order of the episodes that it stands before."""
+    remembered: bool = False
+    """Not played again: the same scripted agent had been given the same hint on the same instance before."""
 
     @property
     def solved(self) -> list[bool]:
@@ -103,14 +111,19 @@ def line_of(trial: Trial, condition: str, seed: int, *, sample: int = 0, update:
         tokens=trial.token_counts(),
         prompt_tokens=sum(len(turn.prompt_ids) for turn in trial.turns()),
         wall_s=round(trial.wall_s, 4),
-        advice=[_advice(turn) for turn in trial.advice],
+        advice=[advice_line(turn) for turn in trial.advice],
     )
 
 
-def _advice(turn: Turn) -> AdviceLine:
+def advice_line(turn: Turn) -> AdviceLine:
+    """The line of an advice turn."""
     said = advice_of(turn)
     return AdviceLine(
-        decision=said.decision.value, p_generate=said.p_generate, hint_tokens=said.tokens, late=said.late
+        decision=said.decision.value,
+        p_generate=said.p_generate,
+        hint_tokens=said.tokens,
+        late=said.late,
+        hint=said.text,
     )
 
 
@@ -183,3 +196,8 @@ def by_task(lines: Sequence[TrialLine]) -> dict[str | int, list[TrialLine]]:
     for line in lines:
         tasks.setdefault(line.instance, []).append(line)
     return tasks
+
+
+def per_key(lines: Sequence[TrialLine]) -> dict[tuple[str | int, int], TrialLine]:
+    """The lines of one evaluation by instance and sample."""
+    return {(line.instance, line.sample): line for line in lines}

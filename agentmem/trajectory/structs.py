@@ -91,6 +91,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """Episodes that the trial goes on behind (evaluations that hide a piece of their memory) ..."""
     reflected: tuple[Turn, ...] = ()
     """... and the reflections on them."""
+    advised: tuple[Turn, ...] = ()
+    """Advice that was asked for already (Mem-π's arms): the trial doesn't ask again."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

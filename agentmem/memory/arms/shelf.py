@@ -4,12 +4,16 @@
 
 The situation, task and first observation, is the key; the hint isn't part of it. Equal cosines keep the
 bank's order, so that the same bank and embedder find the same in any process.
+
+While something is learnt about looked-up hints, a training task must not find its own record: on test tasks,
+which have none, what was learnt would not hold. `without` leaves it out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -36,14 +40,18 @@ class Shelf:
         self._embedder = embedder
         self._keys = embedder.embed([situation(record.q, record.o) for record in records])
 
-    def nearest(self, task: str, observation: str, k: int = 1) -> tuple[Found, ...]:
-        """At most `k` records, the nearest first. A situation without content finds nothing."""
+    def nearest(
+        self, task: str, observation: str, k: int = 1, *, without: tuple[str, str] | None = None
+    ) -> tuple[Found, ...]:
+        """At most `k` records, the nearest first, none of them of the task `without` (`BankRecord.task`).
+        A situation without content finds nothing."""
         (query,) = self._embedder.embed([situation(task, observation)])
         if not query.any():
             return ()
         cosines = self._keys @ query
-        order = np.argsort(-cosines, kind="stable")[:k]
-        return tuple(Found(int(i), self.records[int(i)], float(cosines[i])) for i in order)
+        order = (int(i) for i in np.argsort(-cosines, kind="stable"))
+        allowed = (i for i in order if self.records[i].task != without)
+        return tuple(Found(i, self.records[i], float(cosines[i])) for i in islice(allowed, k))
 
 
 def situation(task: str, observation: str) -> str:
