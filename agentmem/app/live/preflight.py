@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agentmem.app.reporting.run_buffer import with_password
 from agentmem.app.sinks import sink
 from agentmem.config import RunConfig
@@ -111,6 +113,15 @@ def check_script(config: RunConfig) -> None:
         scripted_agent(config.env.name, config.env.options)
     except EnvSetupError as error:
         raise ConfigError(f"policies.agent.model is 'scripted': {error}") from error
+
+
+def check_memory_model(config: RunConfig, path: Path) -> None:
+    """Refuse a directory that can't serve as the memory policy: no model, no decision tokens (Mem-π)."""
+    from agentmem.app.models.resolve import check
+    from agentmem.chat import DecisionTokens
+
+    DecisionTokens.of(path)
+    check(path, config.policies["memory"], config.env.name, config.env.options)
 
 
 def check_endpoint(config: RunConfig, endpoint: EndpointConfig) -> None:

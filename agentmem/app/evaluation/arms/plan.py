@@ -67,7 +67,7 @@ def chosen_arms(given: str | None) -> tuple[str, ...]:
 def model_dir(option: str, which: str | None, arms: Sequence[str], config: RunConfig) -> Path:
     """The model of `--stage1` or `--full`: a directory, or a run's final model. Raises ConfigError or
     ModelError naming the option."""
-    from agentmem.app.models.resolve import check
+    from agentmem.app.live.preflight import check_memory_model
 
     if which is None:
         raise ConfigError(
@@ -77,8 +77,7 @@ def model_dir(option: str, which: str | None, arms: Sequence[str], config: RunCo
     if not (path / "config.json").is_file():
         path = _final_model(option, which)
     try:
-        _check_decides(path)
-        check(path, config.policies["memory"], config.env.name, config.env.options)
+        check_memory_model(config, path)
     except ModelError as error:
         raise ModelError(f"{option}: {error}") from error
     return path.resolve()
@@ -92,12 +91,6 @@ def _final_model(option: str, which: str) -> Path:
     if not any(run.final_model.glob("*.safetensors")):
         raise ConfigError(f"{option} {which}: the run has no final model; go on with --resume")
     return run.final_model
-
-
-def _check_decides(path: Path) -> None:
-    from agentmem.chat import DecisionTokens
-
-    DecisionTokens.of(path)
 
 
 def scripted(config: RunConfig) -> bool:

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,15 +55,10 @@ def run_arms(
     console: Console | None = None,
 ) -> Path:
     """Play what is missing and print the tables. Raises ConfigError; SystemExit(130) after a Ctrl-C."""
-    from filelock import FileLock, Timeout
     from rich.console import Console
 
     from agentmem.app.evaluation.arms.reading import report_of
     from agentmem.app.evaluation.arms.table import as_text
-    from agentmem.app.live.interrupt import INTERRUPTED_EXIT, Interrupted
-    from agentmem.app.live.session import session
-    from agentmem.app.reporting.rundir import RunDir
-    from agentmem.config import to_yaml
 
     asked = checked(
         which,
@@ -79,44 +74,78 @@ def run_arms(
         overrides=overrides,
     )
     console = console or Console()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / ".lock", timeout=0)
-        lock.acquire()
-    except Timeout:
-        raise ConfigError(f"--out {out}: another agentmem arms is at work there") from None
-    except OSError as error:
-        raise ConfigError(f"--out {out}: can't write there: {error.strerror}") from error
-    with lock:
+    with _alone_in(out):
         settled(asked)
-        (out / "config.yaml").write_text(to_yaml(asked.config), encoding="utf-8")
-        run = RunDir.create("arms", out / "parts")
-        try:
-            with session(asked.config, run, console, updates=0, learns=False) as live:
-                asyncio.run(_play(asked, run, live))
-        except (Interrupted, KeyboardInterrupt):
-            told = f"Interrupted; the same command goes on with what is in {out}"
-            console.print(told, highlight=False, soft_wrap=True)
-            raise SystemExit(INTERRUPTED_EXIT) from None
-        finally:
-            shutil.rmtree(run.replay_dir, ignore_errors=True)
+        if not _finished(asked):
+            _play_in_session(asked, console)
     for text in (as_text(report_of([out])), str(out)):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     return out
 
 
+@contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """The directory, made if it isn't there, for one command at a time."""
+    from filelock import FileLock, Timeout
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock", timeout=0).acquire()
+    except Timeout:
+        raise ConfigError(f"--out {out}: another agentmem arms is at work there") from None
+    except OSError as error:
+        raise ConfigError(f"--out {out}: can't write there: {error.strerror}") from error
+    with lock:
+        yield
+
+
+def _play_in_session(asked: Asked, console: Console) -> None:
+    from agentmem.app.live.interrupt import INTERRUPTED_EXIT, Interrupted
+    from agentmem.app.live.session import session
+    from agentmem.app.reporting.rundir import RunDir
+    from agentmem.config import to_yaml
+
+    out = asked.out
+    (out / "config.yaml").write_text(to_yaml(asked.config), encoding="utf-8")
+    run = RunDir.create("arms", out / "parts")
+    try:
+        with session(asked.config, run, console, updates=0, learns=False) as live:
+            asyncio.run(_play(asked, run, live))
+    except (Interrupted, KeyboardInterrupt):
+        told = f"Interrupted; the same command goes on with what is in {out}"
+        console.print(told, highlight=False, soft_wrap=True)
+        raise SystemExit(INTERRUPTED_EXIT) from None
+    finally:
+        shutil.rmtree(run.replay_dir, ignore_errors=True)
+
+
+def _finished(asked: Asked) -> bool:
+    """Whether every arm has a line of every task already."""
+    from agentmem.app.evaluation.arms.playing import TRIALS, lines_in
+
+    done = {(line.condition, line.instance) for line in lines_in(asked.out / TRIALS)}
+    return all((arm, instance) in done for arm in asked.arms for instance in chosen_instances(asked))
+
+
+def chosen_instances(asked: Asked) -> list[str | int]:
+    """The held-out tasks, the same for every arm and seed."""
+    from agentmem.evaluation.held_out import evaluation_instances
+    from envs.registry import instances
+
+    env, evaluation = asked.config.env, asked.config.evaluation
+    held_out = instances(env.name, env.options, "eval")
+    return evaluation_instances(held_out, evaluation.tasks, evaluation.seed)
+
+
 async def _play(asked: Asked, run: RunDir, live: Session) -> None:
     from agentmem.app.evaluation.arms.playing import FIT, SITUATIONS, TRIALS, Book, Known, Player
-    from agentmem.evaluation.held_out import evaluation_instances
     from agentmem.jsonl import LineWriter
-    from envs.registry import instances
 
     config, out = asked.config, asked.out
     models = {**asked.models, "untrained": live.models["memory"]}
     if "untrained" in asked.arms:
         settled(asked, models["untrained"])
-    held_out = instances(config.env.name, config.env.options, "eval")
-    chosen = evaluation_instances(held_out, config.evaluation.tasks, config.evaluation.seed)
+    chosen = chosen_instances(asked)
     known = Known(scripted(config))
     for folder in (out, *asked.known):
         known.read(folder)
