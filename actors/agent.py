@@ -20,7 +20,7 @@ from actors.agent_settings import AgentSettings
 from actors.batch_client import RayReplica
 from actors.engine.client import EngineClient
 from actors.env_worker import RayWorker
-from actors.rollout.advice import AgentAdvice
+from actors.rollout.advice import AgentAdvice, check_shows_hints
 from actors.rollout.agent_loop import AgentLoop
 from actors.rollout.agent_stats import AgentStats
 from actors.rollout.endpoint import EndpointPolicy
@@ -124,6 +124,8 @@ class AgentActor:
             return dict.fromkeys(by_split, ScriptedPolicy(settings.policy, settings.env.scripted_agent()))
         codec = ChatCodec(settings.model, template_options=settings.template_options)
         codec.check_servable(messages=not raw)
+        if settings.advice is not None and not raw:
+            check_shows_hints(codec, self._style)
         return {
             split: EnginePolicy(
                 settings.policy,

@@ -105,7 +105,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             eval_max_turns=config.env.eval_max_turns,
             sampling=by_kind(rollout.sampling, tips.max_tokens),
             eval_sampling=by_kind(config.evaluation.sampling, tips.max_tokens),
-            tips=rules if config.method == "empo2" else None,
+            tips=rules if config.tipped else None,
             embedder=config.memory.embedder,
             traces=config.telemetry.traces,
             trials_in_flight=config.agents.trials_in_flight,

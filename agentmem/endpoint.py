@@ -5,7 +5,8 @@ Promises:
   server asks for a pause (429 or 503 with `Retry-After`) no request starts before its end.
 - What may go well later (no connection, a timeout, 408, 409, 425, 429, 5xx) is tried again, with pauses that
   double; after `attempts`, or once the pauses would exceed `patience_s`, it is an `EndpointError`. A wrong
-  key, model or address is a `ConfigError`; a request that the server won't take is an `EndpointRefusal`.
+  key, model or address is a `ConfigError`; a request that the server won't take is an `EndpointRefusal`, and
+  an `EndpointTooLong` if it says that its model reads no more tokens.
 - An answer is there within `timeout_s` or counts as none, also if the server never stops sending.
 - The key comes from the environment and is in no message, representation or log; what a server says is
   quoted without any piece of it.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 from agentmem.chat.answer import Answer, Messages
 from agentmem.config.endpoint import EndpointConfig
-from agentmem.failures import ConfigError, EndpointError, EndpointRefusal
+from agentmem.failures import ConfigError, EndpointError, EndpointRefusal, EndpointTooLong
 from agentmem.pacing import Pace, backoff, retry_after
 from agentmem.sampling import FinishReason
 
@@ -43,6 +44,8 @@ LONGEST_ANSWER = 16 << 20
 BYTES_A_TOKEN = 3
 """A cautious guess for tokenizers that aren't known: English has four, Chinese three."""
 MESSAGE_TOKENS = 8
+TOO_LONG = ("context length", "context_length", "maximum model length", "prompt is too long")
+"""How servers say that a prompt doesn't fit."""
 QUOTED = 200
 PIECE = 6
 """Shortest piece of a key that is blotted out of what a server says."""
@@ -232,9 +235,8 @@ class Endpoint:
             key = f"the key in {name}" if name else "a request without a key (endpoint.key_env is null)"
             raise ConfigError(f"{self._where()} refuses {key} (status {status})")
         if status in REFUSED:
-            raise EndpointRefusal(
-                f"{self._where()} refuses the request: status {status}{self._said(content)}"
-            )
+            kind = EndpointTooLong if status == 413 or _too_long(content) else EndpointRefusal
+            raise kind(f"{self._where()} refuses the request: status {status}{self._said(content)}")
         raise ConfigError(
             f"{self._where()}: status {status}{self._said(content)}; endpoint.url is what comes before "
             "/chat/completions, and the model one that it has"
@@ -284,6 +286,19 @@ def _key(variable: str | None) -> str:
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"the key in {variable} holds characters that a request can't carry")
     return key
+
+
+def _too_long(content: bytes) -> bool:
+    """Whether a refusal is for the length of the prompt: by the protocol's code, or in a server's words."""
+    try:
+        reply = json.loads(content)
+        error = reply.get("error", reply)
+        if isinstance(error, dict) and error.get("code") == "context_length_exceeded":
+            return True
+        said = error.get("message") if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        return False
+    return isinstance(said, str) and any(words in said.lower() for words in TOO_LONG)
 
 
 def _told_status(content: bytes) -> int | None:

@@ -61,6 +61,10 @@ class EndpointRefusal(AgentMemError):
     """An endpoint won't take this one request (too long, against its rules); others may go well."""
 
 
+class EndpointTooLong(EndpointRefusal):
+    """The request has more tokens than the endpoint's model reads."""
+
+
 class EnvError(InfrastructureError):
     """An environment crashed, hung beyond its deadline, or its worker died."""
 

@@ -12,13 +12,33 @@ from typing import Protocol
 
 from actors.rollout.advising import AdviceRequest, Advised
 from actors.rollout.protocols import Situation
-from agentmem.failures import InfrastructureError
+from agentmem.chat import ChatCodec
+from agentmem.failures import InfrastructureError, ModelError
 from agentmem.memory.advisor import late_turn
 from agentmem.trajectory import Ticket, Turn
-from envs.base import PromptStyle
+from envs.base import PromptStyle, View
 from envs.task_text import task_text
 
 log = logging.getLogger(__name__)
+
+TRIED = ("Look behind the first door.", "Go back and wait there.")
+"""Hints that a chat template is tried with."""
+
+
+def check_shows_hints(codec: ChatCodec, style: PromptStyle) -> None:
+    """Raises ModelError for a chat template that fails on a prompt with a hint, or drops it."""
+    try:
+        shown = {codec.encode(style.act_prompt(View(observation="a room", hint=hint))) for hint in TRIED}
+    except Exception as error:  # jinja's errors have no common base with the tokenizer's
+        said = " ".join(str(error).split())
+        raise ModelError(
+            f"model {codec.path}: its chat template fails on a prompt with a hint: {said}"
+        ) from None
+    if len(shown) < len(TRIED):
+        raise ModelError(
+            f"model {codec.path}: its chat template drops what a user message holds before the situation, so "
+            "a memory policy's hints wouldn't reach this agent"
+        )
 
 
 class Generators(Protocol):

@@ -32,15 +32,13 @@ from actors.rollout.policy import Codec, Sampler, with_stops
 from agentmem.chat.cut import keep_ends
 from agentmem.chat.decision import Decision, DecisionTokens
 from agentmem.failures import Failure, InfrastructureError
+from agentmem.memory.advice_health import BINS, bin_of
 from agentmem.memory.advisor import advice_of, decide, gap_of, kept_hint, late_turn
 from agentmem.sampling import FinishReason, Sampling
 from agentmem.trajectory import Split, Turn, TurnKind
 from envs.base import PromptStyle
 
 log = logging.getLogger(__name__)
-
-BINS = 10
-"""Of the histogram of p(generate): [0, 0.1), [0.1, 0.2), …, [0.9, 1]."""
 
 
 class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +96,10 @@ class AdvisingStats(msgspec.Struct, frozen=True, kw_only=True):
     sampled_tokens: int = 0
     wait_s: float = 0.0
     """Seconds of all answered requests together."""
+    would_generate: int = 0
+    """Asked choices by what the policy itself would do, whatever the group's structure wanted ..."""
+    would_abstain: int = 0
+    """... which is what tells whether it still decides."""
     p_generate: list[int] = msgspec.field(default_factory=lambda: [0] * BINS)
     """Asked choices by the probability of [GENERATE]."""
     version: int = -1
@@ -160,7 +162,7 @@ class Advising:
             raise
         finally:
             self._in_flight -= 1
-        self._note(turn, gap, time.monotonic() - began)
+        self._note(turn, gap, self._threshold_of(request), time.monotonic() - began)
         return Advised(id=request.id, turn=turn, gap=gap)
 
     async def _answer(self, request: AdviceRequest) -> tuple[Turn, float | None]:
@@ -178,12 +180,12 @@ class Advising:
             if request.branch == Decision.ABSTAIN:
                 decision, logprob, forced = Decision.ABSTAIN, math.nan, 1
             elif split is Split.EVAL:
-                decision = decide(gap, self._threshold if request.threshold is None else request.threshold)
+                decision = decide(gap, self._threshold_of(request))
                 if decision is not drawn:
                     logprob = _other(logprob)
         if decision is Decision.ABSTAIN:
             turn = self._turn(
-                request, prompt, decision, (tokens.abstain,), (logprob,), versions, choice, forced
+                request, prompt, decision, (tokens.abstain,), (logprob,), versions, choice, forced, gap=gap
             )
             return turn, gap
         sampling = self._hints[split]
@@ -201,6 +203,7 @@ class Advising:
             ((versions or hint.versions)[0], *hint.versions),
             sampling,
             forced,
+            gap=gap,
             finish=hint.finish_reason,
             text=kept_hint(text, hint.finish_reason, sentences=self._sentences),
         )
@@ -223,6 +226,7 @@ class Advising:
         sampling: Sampling,
         forced: int,
         *,
+        gap: float | None,
         finish: FinishReason = FinishReason.STOP,
         text: str = "",
     ) -> Turn:
@@ -239,14 +243,19 @@ class Advising:
             observation=request.observation,
             response=text,
             actions=(decision.value,),
+            gap=gap,
         )
 
-    def _note(self, turn: Turn, gap: float | None, seconds: float) -> None:
+    def _threshold_of(self, request: AdviceRequest) -> float:
+        return self._threshold if request.threshold is None else request.threshold
+
+    def _note(self, turn: Turn, gap: float | None, threshold: float, seconds: float) -> None:
         advice = advice_of(turn, seconds, gap)
         if advice.late:
             self._count(requests=1, late=1)
             return
         speaks = advice.decision is Decision.GENERATE
+        would = None if gap is None else decide(gap, threshold)
         self._count(
             requests=1,
             generated=int(speaks),
@@ -254,10 +263,12 @@ class Advising:
             cut=int(turn.finish_reason is FinishReason.LENGTH),
             hint_tokens=advice.tokens,
             sampled_tokens=len(turn.response_ids or ()) - turn.forced,
+            would_generate=int(would is Decision.GENERATE),
+            would_abstain=int(would is Decision.ABSTAIN),
         )
         histogram = list(self._stats.p_generate)
         if advice.p_generate is not None:
-            histogram[min(int(advice.p_generate * BINS), BINS - 1)] += 1
+            histogram[bin_of(advice.p_generate)] += 1
         self._stats = replace(
             self._stats,
             wait_s=self._stats.wait_s + seconds,

@@ -1,7 +1,8 @@
 """A frozen agent behind an OpenAI-compatible endpoint as a policy: messages out, text back, no token ids.
 
-A request that the endpoint refuses fails its trial for good (data); an endpoint that gives no answer fails
-this attempt (infrastructure), as an engine would.
+A prompt that is too long, by our guess or in the endpoint's words, is no request, as with an engine: what it
+shows is left out piece by piece, the hint last. Any other request that the endpoint refuses fails its trial
+for good (data); an endpoint that gives no answer fails this attempt (infrastructure), as an engine would.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 
 from actors.rollout.protocols import Reply
 from agentmem.chat.answer import ChatModel
+from agentmem.failures import EndpointTooLong
 from agentmem.sampling import Sampling
 from agentmem.trajectory import TurnKind
 from envs.base import Prompt, View
@@ -34,7 +36,10 @@ class EndpointPolicy:
         messages = tuple((message.role, message.content) for message in prompt)
         if not self._model.fits(messages, sampling.max_tokens):
             return None
-        answer = await self._model.answer(
-            messages, max_tokens=sampling.max_tokens, temperature=sampling.temperature
-        )
+        try:
+            answer = await self._model.answer(
+                messages, max_tokens=sampling.max_tokens, temperature=sampling.temperature
+            )
+        except EndpointTooLong:
+            return None
         return Reply(answer.text, finish_reason=answer.finish_reason)

@@ -365,6 +365,21 @@ def model_tiny(
     typer.echo(str(resolve_for(load_config(recipe, ["policies.agent.model=tiny", *(overrides or ())]))))
 
 
+@model_app.command("memory")
+def model_memory(
+    source: Annotated[Path, typer.Argument(help="A model's directory in Hugging Face format.")],
+    out: Annotated[Path, typer.Option("--out", help="The directory to write to.")],
+) -> None:
+    """Give a model Mem-π's decision tokens, untrained: a memory policy without its Stage 1."""
+    from agentmem.chat.decision_model import write_memory_model
+    from agentmem.failures import ConfigError
+
+    if out.exists():
+        raise ConfigError(f"--out {out}: is there already; choose another name, or remove it")
+    write_memory_model(source, out)
+    typer.echo(str(out))
+
+
 def main() -> None:
     """Entry point of the console script."""
     from agentmem.failures import AgentMemError, ConfigError

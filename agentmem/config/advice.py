@@ -64,8 +64,8 @@ class AdviceConfig(Section):
     kl_coef: Annotated[float, Field(ge=0)] = 0.01
     """β: weight of the KL to the model that Stage 2 starts from."""
     distil_coef: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of Stage 1's loss in the updates of Stage 2 (one unified stage); 0: none. The learner has it;
-    `agentmem run` doesn't feed it yet, and refuses more than 0."""
+    """Weight of Stage 1's loss in the updates of Stage 2 (one unified stage), on records of
+    `stage1.bank`; 0: none."""
     distil_batch: Count = 64
     """Records of the bank in each update, where `distil_coef` is above 0."""
     reward: Literal["success", "score"] = "success"
@@ -75,6 +75,9 @@ class AdviceConfig(Section):
     every: Literal["trial", "episode"] = "trial"
     """`trial`: advice before the first episode, credited with the trial. `episode`: before each episode,
     credited with that one."""
+    tips: bool = False
+    """The agent writes tips (EMPO²) after training episodes, and is shown them beside the hints in a share
+    `memory.tips.p` of the updates; as it isn't trained, no update is off policy. Evaluations show no tips."""
     timeout_s: Positive = 30.0
     """A hint that takes longer is none: the agent goes without."""
     stage1: Stage1Config = Stage1Config()
@@ -103,7 +106,7 @@ def check(config: RunConfig, refuse: Refuse) -> None:
             "adapter",
             f"method '{method}' trains the decision tokens, too, which an adapter doesn't hold; use 'merged'",
         )
-    if method == "mempi-stage1":
+    if method == "mempi-stage1" or advice.distil_coef > 0:
         longest = advice.stage1.max_prompt + advice.stage1.max_target + 1
         if longest > memory.context_length:
             refuse(
@@ -112,9 +115,15 @@ def check(config: RunConfig, refuse: Refuse) -> None:
                 f"with a decision and advice.stage1.max_target ({advice.stage1.max_target}) it must fit into "
                 f"policies.memory.context_length ({memory.context_length})",
             )
+    if method == "mempi-stage1":
         return
     if config.policies["agent"].trained:
         refuse("policies.agent.trained", True, f"method '{method}' leaves the agent as it is (false)")
+    if advice.tips and not config.policies["agent"].served:
+        agent = config.policies["agent"].model
+        refuse(
+            "advice.tips", True, f"policies.agent.model '{agent}' isn't on an engine here, so it writes none"
+        )
     if advice.max_tokens >= memory.context_length:
         refuse(
             "advice.max_tokens",

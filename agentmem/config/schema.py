@@ -400,6 +400,11 @@ class RunConfig(Section):
         return self.method == "mempi"
 
     @property
+    def tipped(self) -> bool:
+        """Whether the agent writes tips and reads them."""
+        return self.method == "empo2" or (self.advised and self.advice.tips)
+
+    @property
     def learning(self) -> str:
         """The name of the policy that the method trains."""
         return "memory" if self.method in ("mempi", "mempi-stage1") else "agent"

@@ -95,7 +95,9 @@ def advice_of(turn: Turn, latency_s: float = 0.0, gap: float | None = None) -> A
 
 
 def turn_gap(turn: Turn) -> float | None:
-    """The logits' difference that an advice turn's decision had; None for a forced or late one."""
+    """The logits' difference that an advice turn's decision had; None if it wasn't asked for."""
+    if turn.gap is not None:
+        return turn.gap
     if not turn.logprobs or turn.forced or turn.sampling is None or not turn.actions:
         return None
     return gap_of(turn.logprobs[0], Decision(turn.actions[0]), turn.sampling.temperature)

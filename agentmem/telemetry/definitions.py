@@ -150,6 +150,30 @@ _DEFINITIONS = (
         ("reason",),
     ),
     Definition(
+        "agentmem_advice_decisions_total",
+        Kind.COUNTER,
+        "Decisions that a memory policy was asked for, by what it itself would do (generate, abstain).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_abstention_ratio",
+        Kind.GAUGE,
+        "Share of abstentions by the policy's own choice, of the last update and the last evaluation "
+        "(reason: train, eval; with easy or hard: of tasks that the agent alone solves, or not).",
+        ("reason",),
+    ),
+    Definition(
+        "agentmem_abstention_collapsed_count",
+        Kind.GAUGE,
+        "1 while a memory policy abstains almost always or almost never, else 0.",
+    ),
+    Definition(
+        "agentmem_advice_value",
+        Kind.GAUGE,
+        "A number of the last update's groups of Mem-π (reason: delta, gate_open_share, dead_share, ...).",
+        ("reason",),
+    ),
+    Definition(
         "agentmem_advice_requests_total",
         Kind.COUNTER,
         "Requests to an advice service (reason: the status of the answer).",

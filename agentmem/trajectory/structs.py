@@ -122,6 +122,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The environment's reward for this turn (all moves of the turn added), without any invalid penalty."""
     invalid: bool = False
     admissible: tuple[str, ...] | None = None
+    gap: float | None = None
+    """`advise`: logit[GENERATE] − logit[ABSTAIN] if the policy was asked, also behind a forced decision."""
     memory_snapshot: str = ""
     """The state of the tips that this turn's prompt was made from."""
     memory_dropped: int = 0

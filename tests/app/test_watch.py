@@ -47,8 +47,14 @@ class Monitor:
         self.totals = SimpleNamespace(trials=0)
         self.data_failures = {"agent-0": "KeyError: 'the bug' [minesweeper 4]"}
 
+        self.happened: list[tuple[str, str]] = []
+
     async def poll(self) -> None:
         """Nothing new."""
+
+    def news(self) -> list[tuple[str, str]]:
+        told, self.happened = self.happened, []
+        return told
 
 
 def watch_of(

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +31,15 @@ class Message:
     content: str
 
 
-def word_model(path: Path, *, template: str | None = None, vocab_size: int | None = None) -> Path:
+def word_model(
+    path: Path,
+    *,
+    template: str | None = None,
+    vocab_size: int | None = None,
+    words: Sequence[str] = WORDS,
+) -> Path:
     path.mkdir(parents=True, exist_ok=True)
-    vocab = {w: i for i, w in enumerate(["<pad>", "<bos>", "<eos>", "<unk>", *WORDS])}
+    vocab = {w: i for i, w in enumerate(["<pad>", "<bos>", "<eos>", "<unk>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<pad>", "<bos>", "<eos>", "<unk>")])

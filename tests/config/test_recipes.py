@@ -1,7 +1,8 @@
 """Recipes are named alike; without `-paper` two cores are enough, with it the papers' figures stand there.
 
-The figures are those of LaMer (arXiv 2512.16848) and EMPO² (arXiv 2602.23008) and of the baselines that they
-compare with: their lists of hyperparameters, and where they are silent their public code.
+The figures are those of LaMer (arXiv 2512.16848), EMPO² (arXiv 2602.23008) and Mem-π (arXiv 2605.21463), and
+of the baselines that they compare with: their lists of hyperparameters, and where they are silent their
+public code.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from agentmem.config import list_recipes, load_config
 from agentmem.config.schema import RunConfig
 from envs.registry import validate_options
 
-METHODS = ("lamer", "empo2", "mempi", "gigpo", "grpo", "ppo")
+METHODS = ("lamer", "empo2", "mempi", "combined", "gigpo", "grpo", "ppo")
 PAPER = [name for name in list_recipes() if name.endswith("-paper")]
 SMALL = [name for name in list_recipes() if not name.endswith("-paper")]
 
@@ -175,6 +176,50 @@ PUBLISHED |= {
 }
 
 
+MEMPI: dict[str, Any] = {
+    "rollout.tasks_per_update": 16,
+    "rollout.sampling.temperature": 1.0,
+    "rollout.episodes": 1,
+    "advice.group": 8,
+    "advice.runs_abstain": 2,
+    "advice.max_tokens": 256,
+    "advice.length_coef": 0.1,
+    "advice.std_floor": 0.1,
+    "advice.decision_coef": 1.0,
+    "advice.kl_coef": 0.01,
+    "advice.gate": "hard",
+    "advice.structured": True,
+    "advice.threshold": 0.0,
+    "advice.every": "trial",
+    "advice.reward": "success",
+    "advice.stage1.lr": 1e-5,
+    "advice.stage1.epochs": 3,
+    "advice.stage1.batch": 64,
+    "advice.stage1.warmup": 0.03,
+    "advice.stage1.max_prompt": 8192,
+    "advice.stage1.max_target": 256,
+    "objective.clip_low": 0.2,
+    "objective.clip_high": 0.2,
+    "learner.lr": 1e-6,
+    "learner.updates": 200,
+    "policies.agent.trained": False,
+}
+"""What holds for Mem-π in every environment; its Stage 1 has the same settings and another method."""
+
+ADVISED: dict[str, dict[str, Any]] = {
+    "alfworld": {"evaluation.tasks": 134, "env.options.eval_split": "valid_unseen"},
+    "webarena": {"evaluation.tasks": 165, "env.options.fuzzy": "judge", "env.max_turns": 30},
+    "workarena": {"env.options.level": "l1", "env.options.tasks": "all", "env.max_turns": 15},
+    "lab-db": {"env.max_turns": 3},
+    "lab-os": {"env.max_turns": 5},
+}
+PUBLISHED |= {
+    f"mempi-{world}{stage}-paper": {**MEMPI, **figures, "method": f"mempi{stage}"}
+    for world, figures in ADVISED.items()
+    for stage in ("", "-stage1")
+}
+
+
 def tree_of(config: RunConfig) -> dict[str, Any]:
     """The whole configuration, the environment's own options with their defaults filled in."""
     import dataclasses
@@ -205,7 +250,11 @@ def test_a_name_says_method_and_environment(recipe: str) -> None:
     assert f"{rest}-".startswith((f"{config.env.name}-", "multi-"))
     if method in ("gigpo", "grpo", "ppo"):
         assert (config.method, config.credit.estimator) == ("rl", method)
-    elif recipe.endswith("-stage1"):
+    elif method == "combined":
+        assert config.advised
+        assert config.tipped
+        assert config.rollout.episodes > 1
+    elif recipe.removesuffix("-paper").endswith("-stage1"):
         assert config.method == f"{method}-stage1"
     else:
         assert config.method == method
@@ -216,7 +265,8 @@ def test_without_paper_two_cores_are_enough(recipe: str) -> None:
     config = load_config(recipe)
     assert gpus(config) == 0
     assert config.policies["agent"].model in ("tiny", "smollm2", "scripted")
-    assert sum(e.replicas for e in config.engines.values()) == config.learner.ranks == 1
+    assert [config.engines[name].replicas for name in config.served] == [1] * len(config.served)
+    assert config.learner.ranks == 1
 
 
 @pytest.mark.parametrize("recipe", list_recipes())

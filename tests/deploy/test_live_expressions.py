@@ -36,6 +36,7 @@ SHORT = AlertSettings(
 )  # fmt: skip
 REASONS = {
     "agentmem_advice_total": ("generate", "abstain"),
+    "agentmem_advice_decisions_total": ("generate", "abstain"),
     "agentmem_update_value": (*UPDATE_VALUES, *DISTIL_VALUES.values()),
     "agentmem_env_slots": ("busy", "free", "waiting"),
 }

@@ -54,7 +54,7 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
             ],
             ["advice.stage1.bank is missing"],
         ),
-        (["mempi-doors", "--set", "advice.distil_coef=0.5"], ["advice.distil_coef is 0.5: must be 0"]),
+        (["mempi-doors", "--set", "advice.distil_coef=0.5"], ["advice.stage1.bank is missing"]),
         (
             ["grpo-webshop", "--set", "env.remember_turns=9"],
             ["env.remember_turns is 9", "webshop", "doors"],

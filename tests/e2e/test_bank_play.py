@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from agentmem.app.bank.playing import KeptTrial
 from agentmem.app.bank.sources import collect
 from agentmem.app.bank_cli import app
 from agentmem.config import load_config
@@ -42,6 +44,28 @@ def test_training_instances_are_played_and_kept_whole(tmp_path: Path) -> None:
     assert all(trace.first and trace.steps and trace.task_text for trace in traces)
     assert "left out" not in said[0]
     assert len(out.read_bytes()) < 10 * 8_000
+
+
+def test_with_mempi_the_agent_plays_alone_and_nothing_of_the_memory_policy_is_needed(tmp_path: Path) -> None:
+    out, runs = tmp_path / "trials.jsonl", tmp_path / "runs"
+    words = ["mempi-doors", "--out", str(out), "--tasks", "6", "--trials", "2"]
+    # Its Stage 1 is what the bank is for: it isn't there yet.
+    settings = ["--set", "policies.memory.model=./runs/no-such-stage1/final_model"]
+    done = subprocess.run(
+        [sys.executable, "-m", "agentmem", "bank", "play", *words, *settings],
+        env={**os.environ, "AGENTMEM_RUNS": str(runs)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    trials = [msgspec.json.decode(line, type=KeptTrial).trial for line in out.read_bytes().splitlines()]
+    assert len(trials) == 12
+    assert not any(trial.advice for trial in trials)
+    assert {turn.policy for trial in trials for turn in trial.turns()} == {"agent"}
+    (log,) = runs.glob("evals/*/logs/driver.log")
+    assert "generator" not in log.read_text()
+    assert "starting engines" not in log.read_text()
 
 
 @pytest.mark.parametrize(

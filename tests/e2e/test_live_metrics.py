@@ -32,6 +32,10 @@ OF_MEMPI = {
     "agentmem_advice_total",
     "agentmem_advice_tokens_total",
     "agentmem_advice_choices_total",
+    "agentmem_advice_decisions_total",
+    "agentmem_advice_value",
+    "agentmem_abstention_ratio",
+    "agentmem_abstention_collapsed_count",
     "agentmem_generator_wait_seconds_total",
 }
 """Likewise."""

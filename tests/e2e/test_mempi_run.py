@@ -8,6 +8,7 @@ from pathlib import Path
 from agentmem.chat import DecisionTokens
 from agentmem.evaluation.lines import read_lines
 from tests.e2e.runs import Run
+from tests.e2e.test_stage1_run import bank
 
 SMALL = (
     "policies.memory.warmup.steps=30",
@@ -43,6 +44,14 @@ def test_a_memory_policy_is_trained_and_a_frozen_agents_engine_keeps_its_weights
         assert record["advice"]["contexts"] == 4
         assert 0 <= record["advice"]["p_generate"] <= 1
         assert 0 < record["advice_tokens"] < record["sampled_tokens"]
+        assert record["advice"]["asked"] == 8  # two runs of each context's abstention
+        assert 0 <= record["advice"]["abstains"] <= 1
+        assert record["advice"]["easy"] + record["advice"]["hard"] == 8
+        assert 0 <= record["advice"]["dead_share"] <= 1
+        assert record["advice"]["asked"] == 8  # two runs of each context's abstention
+        assert 0 <= record["advice"]["abstains"] <= 1
+        assert record["advice"]["easy"] + record["advice"]["hard"] == 8
+        assert 0 <= record["advice"]["dead_share"] <= 1
     # What was trained is the memory policy: its final model has the decisions.
     assert DecisionTokens.of(run.path / "final_model")
     lines = read_lines(run.path / "trials.jsonl")
@@ -52,6 +61,10 @@ def test_a_memory_policy_is_trained_and_a_frozen_agents_engine_keeps_its_weights
     assert all(line.advice[0].p_generate is not None for line in advised)
     assert not any(line.advice for line in alone)
     assert _versions(run.path) == {"agent": {0}, "memory": {0, 1, 2}}
+    for told in run.records("advice"):
+        assert (told["asked"], told["late"], sum(told["p_generate"])) == (16, 0, 16)
+        assert told["easy"] + told["hard"] == 16
+    assert [told["update"] for told in run.records("advice")] == [0, 3]
 
 
 def test_a_scripted_agent_is_advised_and_a_resumed_run_goes_on(start: Callable[..., Run]) -> None:
@@ -61,6 +74,28 @@ def test_a_scripted_agent_is_advised_and_a_resumed_run_goes_on(start: Callable[.
     again = start("mempi-doors", "learner.updates=5", resume="last")
     assert again.end() == 0, again.output()
     assert [record["update"] for record in again.records("update")] == [1, 2, 3, 4, 5]
+
+
+def test_hints_of_a_bank_are_learnt_in_the_same_updates_in_one_unified_stage(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    chosen = (
+        f"advice.stage1.bank={bank(tmp_path / 'bank.jsonl')}",
+        "advice.stage1.max_prompt=32",
+        "advice.stage1.max_target=8",
+        "advice.distil_coef=1.0",
+        "advice.distil_batch=16",
+        "learner.updates=5",
+        "learner.lr=0.003",
+        "evaluation.tasks=0",
+    )
+    run = start("mempi-doors", *SMALL, *chosen)
+    assert run.end() == 0, run.output()
+    losses = [record["advice"]["example_loss"] for record in run.records("update")]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+    for record in run.records("update"):
+        assert record["trained_tokens"] >= 16 * 3  # each record's hint is two words and its end
 
 
 def _versions(run: Path) -> dict[str, set[int]]:

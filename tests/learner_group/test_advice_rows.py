@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.config import AdviceConfig
 from agentmem.failures import AgentMemError
+from agentmem.memory.advisor import late_turn
 from agentmem.trajectory import Trial
 from learner.advice_rows import advice_rows
 from learner.row import Part, Row, RowBatch
@@ -103,6 +104,29 @@ def test_a_trial_that_got_no_advice_is_nobodys_peer() -> None:
     batch = rows_of([*members, late, other])
     assert taught(batch) == taught(rows_of(members))
     assert batch.stats.unusable_trials == 2
+
+
+@settings(deadline=None)
+@given(GROUP, st.integers(0, 2), st.integers(0, 3))
+def test_late_advice_among_a_groups_trials_changes_nothing_for_the_others(
+    group: tuple[list[bool | None], list[bool | None]], silent: int, spoke: int
+) -> None:
+    members = structured(*group)
+    lost = [
+        advised(branch, True, late_turn("start"), member=50 + n)
+        for n, branch in enumerate(["abstain"] * silent + ["generate"] * spoke)
+    ]
+    alone, beside = rows_of(members), rows_of([*lost[:2], *members, *lost[2:]])
+    assert sorted(taught(beside)) == sorted(taught(alone))
+    assert beside.numbers == alone.numbers
+    assert beside.stats.unusable_trials == alone.stats.unusable_trials + len(lost)
+
+
+def test_a_group_whose_advice_was_all_late_teaches_nothing_and_is_dead() -> None:
+    branches = ["abstain", "abstain", "generate", "generate"]
+    batch = rows_of([advised(b, True, late_turn("start"), member=m) for m, b in enumerate(branches)])
+    assert batch.rows == []
+    assert (batch.numbers["contexts"], batch.numbers["dead_groups"]) == (1, 1)
 
 
 @given(st.booleans(), st.integers(1, 3), st.integers(1, 7), st.sampled_from(["hard", "none"]))

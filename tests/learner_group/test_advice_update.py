@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from agentmem.app.training.bank_feed import BankFeed
 from agentmem.config import AdviceConfig, LearnerConfig, LoraConfig, ObjectiveConfig
 from agentmem.failures import ConfigError, ModelError
+from agentmem.memory.advisor import late_turn
 from agentmem.trajectory import Trial
 from agentmem.weights.files import FilesReceiver
 from learner.rank import LearnerRank
@@ -258,6 +260,39 @@ def test_examples_are_learnt_beside_the_trials_in_one_unified_stage(make: Make) 
     assert result.rows.trained_tokens == result.metrics["tokens_trained"]
     assert p_generate(rank) > decides
     assert p_hint(rank, (20, 21)) > says
+
+
+def test_records_of_a_bank_change_the_gradient_of_the_same_trials(make: Make) -> None:
+    rows = [example((*PROMPT, TOKENS.generate), (20 + n, 21, EOS)) for n in range(6)]
+    feed = BankFeed(rows, batch=4, seed=3)
+    unified = FREE_OF_KL.model_copy(update={"distil_coef": 1.0})
+    alone, beside = make(advice=unified), make(advice=unified)
+    without = alone.update_groups(helps(True), 0)
+    fed = beside.update_groups(helps(True), 0, 0, feed.rows(0))
+    assert "example_loss" not in without.metrics
+    assert fed.metrics["grad_norm"] != pytest.approx(without.metrics["grad_norm"], rel=1e-3)
+    assert not torch.equal(logits(alone), logits(beside))
+
+
+def test_each_update_has_its_own_records_and_a_resumed_run_has_the_same() -> None:
+    rows = [example((*PROMPT, TOKENS.generate), (20 + n, EOS)) for n in range(10)]
+    feed, again = (BankFeed(rows, batch=4, seed=3) for _ in range(2))
+    epoch = [row.response for update in range(3) for row in feed.rows(update)]
+    assert sorted(epoch) == sorted(row.response for row in rows)
+    assert [feed.rows(n) for n in (7, 100)] == [again.rows(n) for n in (7, 100)]
+    assert len(BankFeed(rows[:2], batch=4, seed=3).rows(5)) == 2
+
+
+def test_late_advice_in_a_trained_group_is_left_out_of_its_update(make: Make) -> None:
+    whole, torn = make(), make()
+    members = helps(True)
+    lost = advised("generate", True, late_turn("start"), member=20)
+    expected = whole.update_groups(members, 0)
+    result = torn.update_groups([[*members[0], lost], *members[1:]], 0)
+    assert result.applied
+    assert result.metrics["grad_norm"] == pytest.approx(expected.metrics["grad_norm"], rel=1e-6)
+    assert result.rows.unusable_trials == 1
+    assert torch.equal(logits(whole), logits(torn))
 
 
 def test_an_update_without_anything_to_compare_is_skipped_and_counted(make: Make) -> None:

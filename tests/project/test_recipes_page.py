@@ -48,7 +48,7 @@ def test_the_flags_of_the_pages_commands_are_the_programs(command: str) -> None:
 
 
 def test_every_recipe_of_a_paper_is_on_the_page_and_every_name_on_it_is_a_recipe() -> None:
-    named = set(re.findall(r"\b(?:lamer|empo2|gigpo|grpo|ppo)-[a-z0-9-]*[a-z0-9]", PAGE))
+    named = set(re.findall(r"\b(?:lamer|empo2|mempi|combined|gigpo|grpo|ppo)-[a-z0-9-]*[a-z0-9]", PAGE))
     known = set(list_recipes())
     assert named <= known
     assert {name for name in known if name.endswith("-paper")} <= named

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from actors.engine.client import EngineClient
 from actors.engine.factory import build_engine
@@ -126,6 +127,30 @@ async def test_a_forced_abstention_samples_nothing_and_still_tells_p_generate(
     (speak,) = await likelihood(engine, turn.prompt_ids, (TOKENS.generate,))
     (silent,) = await likelihood(engine, turn.prompt_ids, (TOKENS.abstain,))
     assert advised.gap == pytest.approx(speak - silent, abs=1e-3)
+    assert turn.gap == advised.gap
+
+
+async def test_what_the_policy_itself_would_do_is_counted_also_where_its_branch_is_forced(
+    engine: StepEngine, model: str
+) -> None:
+    for threshold, counted in ((-1e9, (2, 0)), (1e9, (0, 2))):
+        memory = advising(Asked(engine, []), model, threshold=threshold)
+        for branch in ("abstain", "free", "generate"):  # the last isn't asked
+            await memory.advise(question(branch))
+        stats = memory.stats()
+        assert (stats.would_generate, stats.would_abstain) == counted
+
+
+async def test_a_question_may_have_limits_of_its_own(engine: StepEngine, model: str) -> None:
+    memory = advising(Asked(engine, []), model)
+    own = replace(question("free", Split.EVAL), threshold=-1e9, max_tokens=1)
+    turn = (await memory.advise(own)).turn
+    assert turn.actions == ("generate",)
+    assert turn.sampling is not None
+    assert turn.sampling.max_tokens == 1
+    assert (await memory.advise(replace(own, threshold=1e9))).turn.actions == ("abstain",)
+    assert (await memory.advise(replace(own, timeout_s=1e-6))).turn.policy == ""
+    assert memory.stats().late == 1
 
 
 async def test_a_free_decision_in_training_is_sampled_as_often_as_it_is_likely(

@@ -20,7 +20,7 @@ Answering = Callable[[dict[str, Any]], Response | None]
 class WriterEndpoint(Server):
     """`asked` holds the bodies of the requests that came, `answered` those with a usual answer."""
 
-    def __init__(self, key: str = "") -> None:
+    def __init__(self, key: str = "", port: int = 0) -> None:
         self.asked: list[dict[str, Any]] = []
         self.answered: list[dict[str, Any]] = []
         self.instead: Answering = lambda body: None
@@ -30,7 +30,7 @@ class WriterEndpoint(Server):
         self.most_at_once = 0
         self._at_once = 0
         self._key, self._counting = key, threading.Lock()
-        super().__init__(self._answer, at_once=True)
+        super().__init__(self._answer, port, at_once=True)
         self.base_url = f"{self.url}/v1"
 
     def _answer(self, request: Request) -> Response:

@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from actors.advisor import Advisor
-from actors.rollout.advising import BINS
 from agentmem.app.advice.gate import Gate
 from agentmem.failures import AgentMemError, ConfigError, EngineError
+from agentmem.memory.advice_health import BINS
 from agentmem.telemetry import Metrics
 from agentmem.telemetry.prometheus import PrometheusSeries
 
@@ -36,6 +36,7 @@ SHOWN = (
     "agentmem_advice_total",
     "agentmem_advice_tokens_total",
     "agentmem_advice_choices_total",
+    "agentmem_advice_decisions_total",
     "agentmem_advice_requests_total",
     "agentmem_advice_in_flight_requests",
     "agentmem_advice_duration_seconds",
@@ -178,6 +179,8 @@ def export(advisor: Advisor, metrics: Metrics, under_way: int) -> None:
         ("late", stats.late),
     ):
         metrics.total("agentmem_advice_total", count, reason=reason)
+    metrics.total("agentmem_advice_decisions_total", stats.would_generate, reason="generate")
+    metrics.total("agentmem_advice_decisions_total", stats.would_abstain, reason="abstain")
     metrics.total("agentmem_advice_tokens_total", stats.sampled_tokens, policy="memory")
     for number, count in enumerate(stats.p_generate):
         metrics.total("agentmem_advice_choices_total", count, reason=f"{number / BINS:g}")

@@ -1,10 +1,11 @@
 """`agentmem bank play TARGET`: training instances, played with frozen weights, kept as whole trials.
 
 They are what a bank is written from: an evaluation keeps no observations of all its trials, and what a run
-has trained on is gone from its buffer. The trials go through the tables of evaluations, so nobody trains on
-them; as their instances are of the training split, the file says so. Token ids are left out: nothing that
-reads hints needs them. The file grows with every batch of tasks, so an interrupted command leaves what it
-has played.
+has trained on is gone from its buffer. Nobody advises the agent here: with Mem-π, too, it plays alone, and
+nothing of the memory policy is started or needs to be there. The trials go through the tables of
+evaluations, so nobody trains on them; as their instances are of the training split, the file says so. Token
+ids are left out: nothing that reads hints needs them. The file grows with every batch of tasks, so an
+interrupted command leaves what it has played.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def play_target(
     if out.exists():
         raise ConfigError(f"--out {out}: is there already; choose another name, or remove it")
     target = target_of(which, overrides)
-    config = target.config
+    config = alone(target.config)
     preflight(config)
     tickets = training_tickets(config, tasks, trials_per_task, seed)
     try:
@@ -69,15 +70,24 @@ def play_target(
     except OSError as error:
         raise ConfigError(f"--out {out}: can't write there: {error.strerror}") from error
     run = RunDir.create(f"{target.name}-play", runs_base() / "evals")
-    run.config_path.write_text(to_yaml(config), encoding="utf-8")
+    run.config_path.write_text(to_yaml(target.config), encoding="utf-8")
+    # What a run of Mem-π trained isn't who plays.
+    model = target.model if target.config.learning == "agent" else None
     console = console or Console()
     with writer:
         try:
-            with session(config, run, console, updates=0, model=target.model, learns=False) as live:
+            with session(config, run, console, updates=0, model=model, learns=False) as live:
                 return asyncio.run(_play(config, run, live, tickets, writer))
         except (Interrupted, KeyboardInterrupt):
             console.print(f"Interrupted; what was played is in {out}", highlight=False, soft_wrap=True)
             raise SystemExit(INTERRUPTED_EXIT) from None
+
+
+def alone(config: RunConfig) -> RunConfig:
+    """The same without a memory policy: its agent plays as it would in plain trials."""
+    if config.learning == "agent":
+        return config
+    return config.model_copy(update={"method": "lamer"})
 
 
 def training_tickets(config: RunConfig, tasks: int, trials_per_task: int, seed: int) -> list[Ticket]:

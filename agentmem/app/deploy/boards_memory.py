@@ -205,13 +205,15 @@ MEMORY = Board(
                 ),
                 PanelSpec(
                     "Abstention",
-                    "Share of answers that were no hint by the policy's choice. Near 0 or 1: collapsed.",
+                    "Share of decisions that the policy itself would abstain in, also where its branch was "
+                    "forced. Near 0 or 1: collapsed.",
                     (
                         Query(
-                            rate("agentmem_advice_total", "run", 'reason="abstain"')
+                            rate("agentmem_advice_decisions_total", "run", 'reason="abstain"')
                             + " / "
-                            + rate("agentmem_advice_total", "run", 'reason=~"abstain|generate"')
+                            + rate("agentmem_advice_decisions_total", "run")
                         ),
+                        Query(last("agentmem_abstention_collapsed_count"), "{{run}} collapsed"),
                     ),
                     unit="percentunit",
                     width=6,
@@ -232,6 +234,26 @@ MEMORY = Board(
                     (Query(rate("agentmem_generator_wait_seconds_total", "run")),),
                     width=6,
                     low=0,
+                ),
+            ),
+        ),
+        Row(
+            "Decisions",
+            (
+                PanelSpec(
+                    "Abstention by difficulty",
+                    "Easy: solved without a hint. Of the last update, and of the last evaluation.",
+                    (Query(last("agentmem_abstention_ratio", "run, reason"), "{{run}} {{reason}}"),),
+                    unit="percentunit",
+                    width=12,
+                    low=0,
+                    high=1,
+                ),
+                PanelSpec(
+                    "Groups of the last update",
+                    "Δ, values of generating and abstaining, share of open gates and of dead groups.",
+                    (Query(last("agentmem_advice_value", "run, reason"), "{{run}} {{reason}}"),),
+                    width=12,
                 ),
             ),
         ),

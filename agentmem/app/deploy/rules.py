@@ -14,6 +14,7 @@ from pydantic import Field
 
 from agentmem.app.deploy.names import promql
 from agentmem.config.section import Count, Fraction, NonNegative, Section
+from agentmem.memory.advice_health import COLLAPSED, LEAST
 
 RUNBOOK = "docs/runbook.md"
 HEAD = "# Made by `agentmem deploy render` from agentmem/app/deploy; changes belong there.\n"
@@ -50,9 +51,9 @@ class AlertSettings(Section):
     steps: Window = "10m"
     """Within it, one step with gradients that aren't finite is told."""
     advice: Window = "30m"
-    advice_least: Count = 100
-    """Answers of a memory policy in the window before its share of abstentions counts."""
-    advice_share: Fraction = 0.02
+    advice_least: Count = LEAST
+    """Decisions of a memory policy in the window before its share of abstentions counts."""
+    advice_share: Fraction = COLLAPSED
     """Abstention below this share, or above one minus it, has collapsed."""
     gone: Window = "15m"
     """For so long a run whose metrics vanished with updates left is missed."""
@@ -71,8 +72,8 @@ def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, 
     evaluated = f"max by (run) (agentmem_evaluations_count) > 0 and {trials} > 0"
     stale = "max by (run) (agentmem_staleness_updates)"
     behind = "max by (run) (agentmem_trained_version_count) - min by (run) (agentmem_served_version_count)"
-    told = f'sum by (run) (increase(agentmem_advice_total{{reason=~"abstain|generate"}}[{s.advice}]))'
-    silent = f'sum by (run) (increase(agentmem_advice_total{{reason="abstain"}}[{s.advice}]))'
+    told = f"sum by (run) (increase(agentmem_advice_decisions_total[{s.advice}]))"
+    silent = f'sum by (run) (increase(agentmem_advice_decisions_total{{reason="abstain"}}[{s.advice}]))'
     # A policy that has never abstained has no such series: it counts as 0, not as nothing.
     share = f"(({silent} or {told} * 0) / {told})"
     low, high = s.advice_share, round(1 - s.advice_share, 6)

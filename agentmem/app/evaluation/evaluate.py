@@ -7,13 +7,17 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from agentmem.app.reporting.records import CONDITIONS, Condition, EvalRecord, GapRecord
+import msgspec
+
+from agentmem.app.reporting.records import CONDITIONS, AdviceRecord, Condition, EvalRecord, GapRecord
+from agentmem.chat.decision import Decision
 from agentmem.config import RunConfig
 from agentmem.evaluation.held_out import evaluation_tickets
 from agentmem.evaluation.lines import TrialLine, line_of
 from agentmem.evaluation.paired import memory_gap
 from agentmem.evaluation.pass_at_k import pass_at_k
 from agentmem.failures import InfrastructureError, StalledError
+from agentmem.memory.advice_health import Choice, health_of
 from agentmem.replay import ReplayBuffer
 from agentmem.trajectory import Mode, Ticket, Trial
 
@@ -142,3 +146,29 @@ def gap_record(lines: Sequence[TrialLine], update: int, episodes: int) -> GapRec
         low=[d.low for d in found],
         high=[d.high for d in found],
     )
+
+
+def advice_record(lines: Sequence[TrialLine], update: int) -> AdviceRecord | None:
+    """What the memory policy decided in the evaluation after an update; None if it wasn't asked."""
+    of_update = [line for line in lines if line.update == update]
+    advised = [(line, said) for line in of_update for said in line.advice]
+    if not advised:
+        return None
+    alone: dict[tuple[int, str | int], list[bool]] = {}
+    for line in of_update:
+        if line.condition == "without_memory":
+            alone.setdefault((line.seed, line.instance), []).append(any(line.solved))
+    choices, tokens, late = [], 0, 0
+    for line, said in advised:
+        tokens, late = tokens + said.hint_tokens, late + said.late
+        if not said.late:
+            wins = alone.get((line.seed, line.instance))
+            choices.append(
+                Choice(
+                    abstains=said.decision == Decision.ABSTAIN,
+                    p_generate=said.p_generate,
+                    alone=sum(wins) / len(wins) if wins else None,
+                )
+            )
+    found = msgspec.structs.asdict(health_of(choices))
+    return AdviceRecord(update=update, late=late, hint_tokens=tokens / len(advised), **found)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentmem.app.evaluation.evaluate import Evaluated, evaluate, gap_record
+from agentmem.app.evaluation.evaluate import Evaluated, advice_record, evaluate, gap_record
 from agentmem.app.evaluation.html.page import check_writable, write_page
 from agentmem.app.evaluation.masking import check_masks, mask_record, play_masked
 from agentmem.app.evaluation.table import behaviour_table, mask_table, success_table
@@ -162,6 +162,10 @@ async def _play(
             if gap is not None:
                 writer.append(gap)
                 monitor.memory_gap(gap)
+            advised = advice_record(played, 0)
+            if advised is not None:
+                writer.append(advised)
+                monitor.advised(advised)
             if masks:
                 with TrialWriter(run.masked_path) as masked:
                     for mask, again_played in hidden.items():

@@ -37,6 +37,21 @@ DISTIL_VALUES = {"loss": "distil_loss", "held_out": "held_out_loss", "lr": "lr"}
 """Of a step of Stage 1: field of its record -> name."""
 
 
+ADVICE_VALUES = ("delta", "v_gen", "v_abstain", "gate_open_share", "dead_share", "p_generate")
+"""Of Mem-π's groups, likewise."""
+
+
+def export_advice(metrics: Metrics, record: UpdateRecord) -> None:
+    """What an update's groups say of a memory policy; nothing of a run without one."""
+    for name in ADVICE_VALUES:
+        if name in record.advice:
+            metrics.gauge("agentmem_advice_value", record.advice[name], reason=name)
+    for of in ("", "_easy", "_hard"):
+        share = record.advice.get(f"abstains{of}")
+        if share is not None:
+            metrics.gauge("agentmem_abstention_ratio", share, reason=f"train{of.replace('_', ' ')}")
+
+
 def export_buffer(metrics: Metrics, counters: Counters, byte_budget: int) -> None:
     """What Redis holds and has seen, in one atomic look."""
     for state in ("queued", "running", "buffered"):

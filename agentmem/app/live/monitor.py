@@ -6,13 +6,14 @@ One `poll` is one look: counters of the buffer (what Redis holds), of the agents
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.rollout.advising import BINS
 from agentmem.app.live.exports import (
+    export_advice,
     export_buffer,
     export_engines,
     export_fleet,
@@ -20,10 +21,15 @@ from agentmem.app.live.exports import (
     export_update_values,
 )
 from agentmem.app.live.system import System
-from agentmem.app.reporting.records import GapRecord, UpdateRecord
+from agentmem.app.reporting.records import AdviceRecord, GapRecord, UpdateRecord
 from agentmem.app.reporting.view import LiveView
+from agentmem.memory.advice_health import BINS, AbstentionAlarm
 from agentmem.replay import Counters
 from agentmem.telemetry import Metrics
+
+log = logging.getLogger(__name__)
+
+DECISIONS = ("generate", "abstain")
 
 
 @dataclass(slots=True)
@@ -62,6 +68,8 @@ class Monitor:
         self.totals = Totals()
         self.data_failures: dict[str, str] = {}
         """Agent -> its last failure that no retry can mend."""
+        self._alarm = AbstentionAlarm()
+        self._news: list[tuple[str, str]] = []
 
     async def poll(self) -> None:
         """One look at everything."""
@@ -93,6 +101,11 @@ class Monitor:
                 for name in ("queued", "running", "buffered", "trained", "filtered")
             }
         )
+
+    def news(self) -> list[tuple[str, str]]:
+        """What happened since the last call, and its detail."""
+        told, self._news = self._news, []
+        return told
 
     def cpu_by_role(self) -> dict[str, float]:
         """CPU seconds of agents, engines and driver since their starts, the dead included."""
@@ -175,6 +188,14 @@ class Monitor:
         for number in range(BINS):
             count = sum(stats.p_generate[number] for stats in asked)
             metrics.total("agentmem_advice_choices_total", count, reason=f"{number / BINS:g}")
+        generated, abstained = (sum(getattr(s, f"would_{what}") for s in asked) for what in DECISIONS)
+        for what, count in zip(DECISIONS, (generated, abstained), strict=True):
+            metrics.total("agentmem_advice_decisions_total", count, reason=what)
+        changed = self._alarm.look(generated, abstained)
+        if changed is not None:
+            log.warning("%s: %s", *changed)
+            self._news.append(changed)
+        metrics.gauge("agentmem_abstention_collapsed_count", self._alarm.collapsed)
 
     def updated(
         self, record: UpdateRecord, push: dict[str, float], result: Mapping[str, float], *, applied: bool
@@ -202,6 +223,7 @@ class Monitor:
             metrics.gauge("agentmem_mode_success_ratio", solved / trials, reason=mode)
         for what, value in record.off_policy.items():
             metrics.gauge("agentmem_off_policy_ratio", value, reason=what)
+        export_advice(metrics, record)
         for phase, seconds in push.items():
             metrics.observe("agentmem_push_duration_seconds", seconds, reason=phase)
         for name, seconds in result.items():
@@ -209,6 +231,13 @@ class Monitor:
                 phase = name.removesuffix("_s")
                 metrics.observe("agentmem_update_duration_seconds", seconds, reason=phase)
         self._view.update(record)
+
+    def advised(self, record: AdviceRecord) -> None:
+        """An evaluation with a memory policy is over."""
+        shares = {"": record.abstains, " easy": record.abstains_easy, " hard": record.abstains_hard}
+        for of, share in shares.items():
+            if share is not None:
+                self._metrics.gauge("agentmem_abstention_ratio", share, reason=f"eval{of}")
 
     def memory_gap(self, record: GapRecord) -> None:
         """An evaluation with and without memory is over."""

@@ -47,11 +47,6 @@ def check_method(config: RunConfig) -> None:
 
     if config.method not in METHODS:
         raise ConfigError(f"method is '{config.method}': no agent plays it; {', '.join(METHODS)} are played")
-    if config.advised and config.advice.distil_coef > 0:
-        raise ConfigError(
-            f"advice.distil_coef is {config.advice.distil_coef:g}: must be 0, as `agentmem run` gives "
-            "updates no records of the bank yet; run mempi's Stage 1 before it"
-        )
 
 
 def check_environment(config: RunConfig) -> None:

@@ -86,6 +86,8 @@ class Watch:
         while True:
             await asyncio.sleep(POLL_S)
             await self._monitor.poll()
+            for what, detail in self._monitor.news():
+                self._event(what, detail)
             if self._monitor.totals.trials > self._trials:
                 self.moved()
             self._trials = self._monitor.totals.trials

@@ -67,6 +67,7 @@ def resolve_for(config: RunConfig, policy: str = "agent", on_progress: Progress 
         episodes=around.episodes,
         max_turns=around.max_turns,
         advises=around.advises,
+        begins=config.method == "mempi-stage1",
     )
 
 
@@ -93,11 +94,13 @@ def resolve(
     episodes: int = 3,
     max_turns: int | None = None,
     advises: bool = False,
+    begins: bool = False,
 ) -> Path:
     """A checked model directory for this policy in this environment. Raises ModelError.
 
     `memory`, `episodes` and `max_turns` shape the demonstrations of a tiny model and nothing else.
-    `advises`: a memory policy. A model that is made here gets the decision tokens; any other must have them.
+    `advises`: a memory policy. A model that is made here gets the decision tokens, and so does any with which
+    its training begins (`begins`: Stage 1); another must have them.
     """
     cache = cache_dir or cache_root()
     around = Surroundings(env_name, env_options, memory, episodes, max_turns, advises)
@@ -114,7 +117,7 @@ def resolve(
     else:
         path = _found(policy.model)
     if advises:
-        path = _advising(path, policy, cache)
+        path = _advising(path, cache, begins=begins or policy.model in MADE_HERE)
     check(path, policy, env_name, env_options)
     return path
 
@@ -156,20 +159,22 @@ def takes_messages(env_name: str, env_options: Mapping[str, Any]) -> bool:
     return not isinstance(registry.style(env_name, env_options).act_prompt(View(observation="")), str)
 
 
-def _advising(path: Path, policy: PolicyConfig, cache: Path) -> Path:
-    """The same model with decision tokens, if it was made here; else it must have them."""
+def _advising(path: Path, cache: Path, *, begins: bool) -> Path:
+    """The same model with decision tokens, if it may be given them (`begins`); else it must have them."""
     from agentmem.chat.decision import DecisionTokens
 
     try:
         DecisionTokens.of(path)
     except ModelError:
-        if policy.model not in MADE_HERE:
+        if not begins:
             raise
         from agentmem.chat.decision_model import write_memory_model
 
-        return cached(
-            cache, "memory", {"of": path.name}, lambda into: _silently(write_memory_model, path, into)
-        )
+        recipe = {"of": path.name}
+        if path.parent != cache:  # a name says nothing of what is in somebody else's directory
+            files = sorted(p for p in path.iterdir() if p.is_file())
+            recipe["files"] = repr([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
+        return cached(cache, "memory", recipe, lambda into: _silently(write_memory_model, path, into))
     return path
 
 

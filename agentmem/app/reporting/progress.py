@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from agentmem.app.reporting.records import UpdateRecord, p_at_k_over
 
+DIFFICULTY = ("easy", "hard")
 WINDOW = 10
 """Updates that figures are averaged over."""
 
@@ -75,6 +76,7 @@ class Progress:
             "reward": "–" if reward is None else f"{reward:.2f}",
             "speed": f"{mean('trials_per_s'):,.1f} trials/s  {mean('tokens_per_s'):,.0f} tokens/s",
             "staleness": "–" if staleness is None else f"{staleness:.1f} (max {recent[-1].staleness_max})",
+            **_advice(recent),
             "idle": f"learner {mean('learner_idle'):.0%}  rollout {mean('rollout_idle'):.0%}",
         }
 
@@ -93,10 +95,26 @@ class Progress:
             parts.append(f"ETA {'–' if eta is None else clock(eta)}")
             figures = self.figures()
             parts += [figures["solved"], figures["speed"]]
-            parts += [f"{name} {figures[name]}" for name in ("staleness", "idle")]
+            parts += [
+                f"{name} {figures[name]}" for name in ("staleness", "abstains", "idle") if name in figures
+            ]
         if self.status:
             parts.append(f"tickets {self.tickets()}")
         return " | ".join(parts)
+
+
+def _advice(recent: tuple[UpdateRecord, ...]) -> dict[str, str]:
+    """Mem-π: how often the policy itself would abstain, on all tasks, easy and hard ones; else nothing."""
+    told = []
+    for label, count, share in (
+        ("", "asked", "abstains"),
+        *((f"{d} ", d, f"abstains_{d}") for d in DIFFICULTY),
+    ):
+        of = [(r.advice[count], r.advice[share]) for r in recent if share in r.advice]
+        asked = sum(n for n, _ in of)
+        if asked:
+            told.append(f"{label}{sum(n * s for n, s in of) / asked:.0%}")
+    return {"abstains": "  ".join(told)} if told else {}
 
 
 def clock(seconds: float) -> str:

@@ -173,10 +173,31 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     detail: str = ""
 
 
+class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="advice"):
+    """What a memory policy decided in the evaluation after `update` updates (Mem-π).
+
+    Shares are of its own choices, late answers left out. Easy tasks are those that the agent solves without a
+    hint in at least half of its trials, in the same evaluation; without such trials none is easy or hard.
+    """
+
+    update: int
+    asked: int
+    late: int = 0
+    abstains: float | None = None
+    easy: int = 0
+    abstains_easy: float | None = None
+    hard: int = 0
+    abstains_hard: float | None = None
+    p_generate: list[int] = []
+    """Choices by tenths of p(generate), from [0, 0.1) to [0.9, 1]."""
+    hint_tokens: float = 0.0
+    """Tokens of hints a question; an abstention counts 0."""
+
+
 OTHER_INSTANCES = "other instances"
 """Event of an evaluation on instances of another kind than those that its model was trained on."""
 
-Record = UpdateRecord | EvalRecord | GapRecord | MaskRecord | DistilRecord | EventRecord
+Record = UpdateRecord | EvalRecord | GapRecord | AdviceRecord | MaskRecord | DistilRecord | EventRecord
 
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
@@ -252,9 +273,9 @@ def distils_of(records: Sequence[Record]) -> list[DistilRecord]:
 def truncate_after(path: Path, update: int) -> float:
     """Before a resume from the checkpoint of `update`: drop what will be measured again.
 
-    Updates, evaluations and gaps after `update` go; events stay, since they did happen. Returns the seconds
-    that the run has spent so far, lost work included: the resumed run's `t` goes on from there. The file is
-    replaced as a whole, so a crash in between loses nothing. No writer may be open.
+    Updates, evaluations and what was made of these after `update` go; events stay, since they did happen.
+    Returns the seconds that the run has spent so far, lost work included: the resumed run's `t` goes on from
+    there. The file is replaced as a whole, so a crash in between loses nothing. No writer may be open.
     """
     spent = 0.0
     kept: list[bytes] = []

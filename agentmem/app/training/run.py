@@ -50,7 +50,7 @@ def train(
         why = "method 'mempi-stage1' has none" if stage1 else "evaluation.tasks is 0"
         raise ConfigError(f"--record needs a final evaluation: {why}")
     preflight(config)
-    if stage1:
+    if stage1 or (config.advised and config.advice.distil_coef > 0):
         from agentmem.app.training.stage1 import bank_of
 
         bank_of(config)  # a bank that can't be used leaves no run behind

@@ -68,7 +68,9 @@ class TaskSchedule:
 
 
 def mode_draw(config: RunConfig) -> ModeDraw | None:
-    """How EMPO² draws the mode of an update; None for the other methods."""
-    if config.method != "empo2":
+    """How the mode of an update is drawn where there are tips, else None. Off policy with EMPO² alone: a
+    frozen agent isn't trained on prompts without them."""
+    if not config.tipped:
         return None
-    return ModeDraw(config.seed, p=config.memory.tips.p, q=config.memory.tips.q)
+    q = config.memory.tips.q if config.method == "empo2" else 0.0
+    return ModeDraw(config.seed, p=config.memory.tips.p, q=q)

@@ -49,7 +49,8 @@ def bank_of(config: RunConfig) -> tuple[list[BankRecord], list[BankRecord]]:
 
     stage1, env = config.advice.stage1, config.env
     if stage1.bank is None:
-        raise ConfigError("advice.stage1.bank is missing: Stage 1 learns from the file that is named there")
+        what = "Stage 1" if config.method == "mempi-stage1" else "advice.distil_coef above 0"
+        raise ConfigError(f"advice.stage1.bank is missing: {what} learns from the file that is named there")
     records = read_bank(Path(stage1.bank))
     if not records:
         raise ConfigError(f"advice.stage1.bank is '{stage1.bank}': it has no records")

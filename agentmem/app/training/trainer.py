@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentmem.app.evaluation.evaluate import drop_unfinished, evaluate, gap_record
+from agentmem.app.evaluation.evaluate import advice_record, drop_unfinished, evaluate, gap_record
 from agentmem.app.live.interrupt import Interrupted, InterruptFlag
 from agentmem.app.live.monitor import Monitor
 from agentmem.app.live.system import System
@@ -38,6 +38,7 @@ from agentmem.app.reporting.records import (
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.reporting.view import LiveView
 from agentmem.app.training.admission import Admission, replayed_groups
+from agentmem.app.training.bank_feed import BankFeed
 from agentmem.app.training.schedule import TaskSchedule, mode_draw
 from agentmem.app.training.state import RunState
 from agentmem.app.training.update_record import make_record, outcomes
@@ -84,6 +85,7 @@ class Trainer:
         self._config, self._run, self._view, self._flag = config, run, view, flag
         self._checkpoint, self._resumed = checkpoint, resumed
         self._system = System(config, run, models)
+        self._feed = BankFeed.of(config, models["memory"]) if config.advised else None
         self._monitor = Monitor(self._system, metrics, view)
         self._watch = Watch(config, self._system, self._monitor, flag, self._event)
         rollout = config.rollout
@@ -96,7 +98,7 @@ class Trainer:
                 method=config.method,
                 episodes=rollout.episodes,
                 memory=rollout.memory,
-                tips=TRAINING_TIPS if config.method == "empo2" else "",
+                tips=TRAINING_TIPS if config.tipped else "",
             ),
             draw=mode_draw(config),
             branches=config.advice.branches() if config.advised else (),
@@ -187,6 +189,7 @@ class Trainer:
                 [list(g.trials) for g in groups],
                 trained.version,
                 [list(g.trials) for g in again],
+                self._feed.rows(state.update) if self._feed is not None else (),
             )
             updated = time.monotonic()
             for outcome, ids in outcomes(groups, result).items():
@@ -214,6 +217,7 @@ class Trainer:
                 max_episodes=config.rollout.episodes,
                 replayed=len(again),
                 tip_tokens=self._tip_tokens(),
+                threshold=config.advice.threshold,
             )
             self._learner_cpu_s += result.metrics.get("cpu_s", 0.0)
             self._writer.append(record)
@@ -363,6 +367,10 @@ class Trainer:
             if gap is not None:
                 self._writer.append(gap)
                 self._monitor.memory_gap(gap)
+            advised = advice_record(played, update)
+            if advised is not None:
+                self._writer.append(advised)
+                self._monitor.advised(advised)
         self._watch.moved()
 
     def _note_empty(self, record: UpdateRecord) -> None:

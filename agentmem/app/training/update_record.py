@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentmem.app.reporting.records import UpdateRecord
+from agentmem.chat.decision import Decision
 from agentmem.evaluation.pass_at_k import pass_at_k
+from agentmem.memory.advice_health import Choice, health_of
+from agentmem.memory.advisor import decide, p_generate_of
 from agentmem.replay import Group, Outcome
 from agentmem.trajectory import Trial, TurnKind
 
@@ -31,6 +34,8 @@ ADVICE = frozenset(
     }
 )
 """Metrics of Mem-π's learner that its records keep, with the histogram of p(generate)."""
+HEALTH = ("asked", "abstains", "easy", "abstains_easy", "hard", "abstains_hard")
+"""Of the policy's own choices; `abstain_share` is the share of branches."""
 
 
 def make_record(
@@ -47,10 +52,11 @@ def make_record(
     max_episodes: int,
     replayed: int = 0,
     tip_tokens: int = 0,
+    threshold: float = 0.0,
 ) -> UpdateRecord:
     """`age`: how many updates a weight version was behind those that trained. `replayed`: groups that were
-    drawn from the replay table besides. `wait_s`, `update_s`, `push_s`: seconds of the driver's loop, which
-    make up the whole update.
+    drawn from the replay table besides. `threshold`: Mem-π's τ. `wait_s`, `update_s`, `push_s`: seconds of
+    the driver's loop, which make up the whole update.
     """
     trials = [trial for group in groups for trial in group.trials]
     valid = [trial for trial in trials if trial.valid]
@@ -99,9 +105,42 @@ def make_record(
         modes=by_mode(valid),
         intrinsic_mean=result.rows.intrinsic_mean,
         advice_tokens=sum(c.get(TurnKind.ADVISE, 0) for c in counts),
-        advice={k: metrics[k] for k in metrics if k in ADVICE or k.startswith("p_generate")},
+        advice=_advice(groups, metrics, threshold),
         off_policy={k: v for k, v in metrics.items() if k.startswith(("on_policy_", "off_policy_"))},
     )
+
+
+def _advice(groups: Sequence[Group], metrics: Mapping[str, float], threshold: float) -> dict[str, float]:
+    """The learner's numbers, and what the policy itself chose; empty without a memory policy."""
+    found = {k: metrics[k] for k in metrics if k in ADVICE or k.startswith("p_generate")}
+    if found.get("contexts"):
+        found["dead_share"] = found.get("dead_groups", 0.0) / found["contexts"]
+    health = health_of(choice for group in groups for choice in choices_of(group.trials, threshold))
+    if health.asked:
+        told = {k: getattr(health, k) for k in HEALTH}
+        found |= {k: float(value) for k, value in told.items() if value is not None}
+    turns = [turn for group in groups for trial in group.trials for turn in trial.advice]
+    if turns:
+        found["late"] = float(sum(not turn.policy for turn in turns))
+    return found
+
+
+def choices_of(trials: Sequence[Trial], threshold: float) -> list[Choice]:
+    """What the memory policy would have done in a group's trials, and how its task fares without a hint."""
+    alone = [
+        trial.success
+        for trial in trials
+        if trial.valid and trial.advice and all(t.actions == (Decision.ABSTAIN,) for t in trial.advice)
+    ]
+    share = sum(alone) / len(alone) if alone else None
+    return [
+        Choice(
+            abstains=decide(gap, threshold) is Decision.ABSTAIN, p_generate=p_generate_of(gap), alone=share
+        )
+        for trial in trials
+        for turn in trial.advice
+        if (gap := turn.gap) is not None
+    ]
 
 
 def by_mode(trials: Sequence[Trial]) -> dict[str, list[int]]:
