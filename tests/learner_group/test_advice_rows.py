@@ -6,9 +6,10 @@ import math
 import random
 from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.config import AdviceConfig
@@ -106,7 +107,7 @@ def test_a_trial_that_got_no_advice_is_nobodys_peer() -> None:
     assert batch.stats.unusable_trials == 2
 
 
-@settings(deadline=None)
+@hypothesis.settings(deadline=None)
 @given(GROUP, st.integers(0, 2), st.integers(0, 3))
 def test_late_advice_among_a_groups_trials_changes_nothing_for_the_others(
     group: tuple[list[bool | None], list[bool | None]], silent: int, spoke: int
