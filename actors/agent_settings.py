@@ -92,7 +92,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             replay_url=replay_url,
             replay=replay,
             replay_reconnect_s=config.replay.reconnect_s,
-            env=EnvSettings.named(config.env.name, config.env.options, config.env.prompting),
+            env=EnvSettings.named(
+                config.env.name, config.env.options, config.env.prompting, config.env.step_wait_s
+            ),
             placement=config.env.placement,
             remember_turns=config.env.remember_turns,
             model=model or ("" if agent.model == SCRIPTED else agent.model),

@@ -19,20 +19,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.parts import AGENTS, ENGINES, ENV_WORKERS, GENERATORS
 from agentmem.config.scaling import AutoscaleConfig, BoundsConfig
-
-ENV_WORKERS, AGENTS, GENERATORS, ENGINES = "env-workers", "agents", "generators", "engines."
-"""Kinds of parts as `agentmem scale` names them; engines with their policy behind the dot."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
     """The engines of one policy, all together."""
 
-    requests: int = 0
+    requests: float = 0
     """Under way and in line."""
-    places: int = 0
+    places: float = 0
     """Requests that they can work on in one step."""
+    queued: float = 0
+    """Those in line."""
     cache: float = 0.0
     """Share of the KV cache in use, of the fullest."""
 
@@ -41,14 +41,14 @@ class EngineLoad:
 class Signals:
     """One look at a run."""
 
-    env_busy: int = 0
-    env_waiting: int = 0
+    env_busy: float = 0
+    env_waiting: float = 0
     """Trials in line for a place in an env worker."""
-    env_slots: int = 0
-    trials: int = 0
+    env_slots: float = 0
+    trials: float = 0
     """In flight at agents."""
-    trial_places: int = 0
-    queued: int = 0
+    trial_places: float = 0
+    queued: float = 0
     """Tickets that no agent has claimed."""
     trials_per_s: float = 0.0
     """Finished lately."""

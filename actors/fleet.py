@@ -6,7 +6,8 @@ them.
 - A replacement costs one restart of its role's budget. A spent budget raises BudgetError with the last cause;
   a cause that a restart can't mend (a data failure, a bug) is raised as it is.
 - `scale` changes the desired numbers at any time. An agent that leaves drains first; an env worker that
-  leaves gets no new trials and is ended when its last one is over, or after the drain's time.
+  leaves gets no new trials and is ended when its last one is over, or after `scaling.drain_s`. Newcomers that
+  don't come leave the old numbers standing, and cost no restart.
 - What a generator that dies or leaves was asked, its askers ask another.
 - A dead agent's leases and env slots are given up at once, so its trials go on elsewhere without delay.
 
@@ -31,7 +32,7 @@ from actors.rollout.advising import AdvisingStats
 from actors.rollout.agent_stats import AgentStats
 from actors.rollout.env_service import ServiceStats
 from agentmem.config import RunConfig
-from agentmem.failures import AgentMemError, BudgetError, Failure, InfrastructureError, ResourceError
+from agentmem.failures import BudgetError, Failure, InfrastructureError, ResourceError
 from agentmem.replay import ReplayBuffer
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class _Live:
     life: asyncio.Task[None] | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     """It is running, or dead."""
+    newcomer: bool = False
+    """`scale` waits for it: its death before it runs is `scale`'s to tell, not to be repaired."""
 
     def die(self, cause: BaseException) -> None:
         if self.state in (State.STARTING, State.RUNNING):
@@ -83,7 +86,8 @@ class Fleet:
     ) -> None:
         self._env, self._settings, self._generating = config.env, settings, generators
         self._budget = config.supervision.restart_budget
-        self._drain_s = config.supervision.drain_timeout_s
+        self._drain_s = config.scaling.drain_s
+        self._start_s = START_S + config.scaling.machine_wait_s
         # A member that answers no ping for so long is dead: its event loop does nothing heavy.
         self._ping_s = config.supervision.ping_timeout_s
         self._options = dict(ray_options or {})
@@ -97,7 +101,6 @@ class Fleet:
         self._restarts = dict.fromkeys(Role, 0)
         self._engines: dict[str, dict[str, Any]] = {}
         """By policy, then by name."""
-        self._scaling = False
         self._ending: set[asyncio.Task[None]] = set()
         self._buffer: ReplayBuffer | None = None
 
@@ -109,37 +112,38 @@ class Fleet:
     async def supervise(self) -> None:
         """One look at everybody. Raises what can't be repaired."""
         await asyncio.gather(*(self._look_at(each) for each in self._all(State.RUNNING)))
-        if not self._scaling:  # newcomers that don't come are `scale`'s to report, not to be restarted
-            self._reconcile()
+        self._reconcile()
 
     async def scale(
         self, *, env_workers: int | None = None, agents: int | None = None, generators: int | None = None
     ) -> None:
         """Change the desired numbers, and wait until newcomers are up. On an error the old numbers stand."""
-        before = dict(self._desired)
+        wanted = {Role.ENV_WORKER: env_workers, Role.AGENT: agents, Role.GENERATOR: generators}
+        before = {role: self._desired[role] for role, number in wanted.items() if number is not None}
         if env_workers is not None and self._settings.placement == "local":
             raise ResourceError("env.placement is 'local': there are no env workers to scale")
         if generators is not None and self._generating is None:
             raise ResourceError(
                 "no memory policy advises this run's agents: there are no generators to scale"
             )
-        if generators is not None:
-            self._desired[Role.GENERATOR] = generators
-        if env_workers is not None:
-            self._desired[Role.ENV_WORKER] = env_workers
-        if agents is not None:
-            self._desired[Role.AGENT] = agents
+        self._desired |= {role: number for role, number in wanted.items() if number is not None}
+        there = self._all()
         self._reconcile()
-        self._scaling = True
+        newcomers = [member for member in self._all() if member not in there]
+        for member in newcomers:
+            member.newcomer = True
         try:
-            await self._until_ready()
-        except AgentMemError:
-            self._desired = before
-            for role in Role:  # those that failed to come aren't missed: no restart, no budget
-                self._members[role] = [m for m in self._members[role] if m.state is not State.DEAD]
+            await self._until_ready(newcomers)
+        except Exception:
+            self._desired |= before
+            for role in before:  # those that failed to come aren't missed
+                for member in [m for m in self._members[role] if m.newcomer and m.state is State.DEAD]:
+                    kill(member.handle)
+                    self._members[role].remove(member)
             raise
         finally:
-            self._scaling = False
+            for member in newcomers:
+                member.newcomer = False
 
     async def set_engines(self, engines: dict[str, Any], policy: str = "agent") -> None:
         """The engines of a policy from now on, by name: agents use those of theirs, generators the others."""
@@ -150,6 +154,16 @@ class Fleet:
         """Members that are running, by role."""
         return {
             role.value: sum(m.state is State.RUNNING for m in self._members[role]) for role in self._roles()
+        }
+
+    def desired(self) -> dict[str, int]:
+        """Members that there shall be, by role."""
+        return {role.value: self._desired[role] for role in self._roles()}
+
+    def leaving(self) -> dict[str, int]:
+        """Members that are on their way out, by role."""
+        return {
+            role.value: sum(m.state is State.STOPPING for m in self._members[role]) for role in self._roles()
         }
 
     def restarts(self) -> dict[str, int]:
@@ -210,7 +224,7 @@ class Fleet:
             members = self._members[role]
             plan = reconcile(
                 self._desired[role],
-                [Member(m.name, m.state, _line(m.cause)) for m in members],
+                [Member(m.name, _seen(m), _line(m.cause)) for m in members],
                 restarts=self._restarts[role],
                 budget=self._budget,
             )
@@ -305,18 +319,18 @@ class Fleet:
         import ray
 
         try:
-            await asyncio.wait_for(asyncio.wrap_future(ref.future()), START_S)
+            await asyncio.wait_for(asyncio.wrap_future(ref.future()), self._start_s)
         except TimeoutError:
             free = ", ".join(f"{amount:g} {name}" for name, amount in ray.available_resources().items())
             raise ResourceError(
-                f"{member.name} couldn't be placed or started within {START_S:g} s; free are: {free}"
+                f"{member.name} couldn't be placed or started within {self._start_s:g} s; free are: {free}"
             ) from None
         except ray.exceptions.RayError:
             await answer(ref, member.name, self._ping_s)  # typed
 
-    async def _until_ready(self) -> None:
-        """Wait for all that are being started; raise the first error among them."""
-        starting = self._all(State.STARTING)
+    async def _until_ready(self, starting: list[_Live] | None = None) -> None:
+        """Wait for those (else for all that are being started); raise the first error among them."""
+        starting = self._all(State.STARTING) if starting is None else starting
         await asyncio.gather(*(m.ready.wait() for m in starting))
         for member in starting:
             if member.cause is not None:
@@ -414,6 +428,11 @@ class Fleet:
         if not task.cancelled() and (error := task.exception()) is not None:
             # A convenience failed (an early release of leases): leases run out by themselves.
             log.warning("fleet: %s", _line(error))
+
+
+def _seen(member: _Live) -> State:
+    """As reconciliation sees it: a newcomer that died on its way is still waited for."""
+    return State.STARTING if member.newcomer and member.state is State.DEAD else member.state
 
 
 def _line(error: BaseException | None) -> str:

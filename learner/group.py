@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,10 @@ class LearnerGroup:
         cpus_per_rank: float = 1,
         threads: int = 1,
         placement_group: Any = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
-        """`threads`: of PyTorch, in each rank. `placement_group`: bundle i is rank i's."""
+        """`threads`: of PyTorch, in each rank. `placement_group`: bundle i is rank i's. `resources`: custom
+        ones of Ray that each rank asks for."""
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -68,6 +70,7 @@ class LearnerGroup:
             options: dict[str, Any] = {
                 "num_cpus": cpus_per_rank,
                 "num_gpus": settings.learner.gpus_per_rank,
+                "resources": dict(resources or {}),
                 "max_restarts": 0,
                 "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(threads)}},
             }

@@ -4,6 +4,8 @@ Promises:
 - `push` returns when every engine serves the version; an engine that fails its update is tried again, and
   replaced when its retries are spent, so one bad engine can't stop the others.
 - A replacement starts from the model directory and gets the newest weights before it is offered to agents.
+- `scale` changes their number at any time. A newcomer starts while the others serve, and joins with the
+  newest weights; what an engine that leaves was asked, its askers ask another.
 - The restart budget is the pool's; a spent one raises `BudgetError` with the last cause.
 """
 
@@ -52,13 +54,15 @@ class EnginePool:
         ray_options: dict[str, Any],
         version: int = 0,
         ping_timeout_s: float = 20.0,
+        machine_wait_s: float = 0.0,
     ) -> None:
         """`ping_timeout_s`: an engine that answers no ping for so long is dead (its event loop does nothing
-        heavy)."""
+        heavy). `machine_wait_s`: what a start may take longer, since the cluster adds machines for it."""
         self.policy = policy
         self._config, self._replicas = config, replicas
         self._retries, self._budget = retries, restart_budget
         self._options, self._ping_s = ray_options, ping_timeout_s
+        self._start_s = config.start_s + GRACE_S + machine_wait_s
         self._changing = asyncio.Lock()
         """Pushes and replacements one after another: a replacement gets the newest weights, all of them."""
         self._made = 0
@@ -84,6 +88,31 @@ class EnginePool:
                     self._drop(name, result)
             await self._fill(changed)
         return [result for result in done if isinstance(result, UpdateReport)]
+
+    @property
+    def desired(self) -> int:
+        """Engines that there shall be."""
+        return self._replicas
+
+    async def scale(self, replicas: int, changed: Changed) -> None:
+        """Change the number of engines. Raises what kept newcomers away; then the old number stands."""
+        newcomers = await self._all_or_none([self._started() for _ in range(replicas - self._replicas)])
+        async with self._changing:
+            if self._newest is not None:
+                update = self._newest
+                try:
+                    await asyncio.gather(*(self._update(name, one, update) for name, one in newcomers))
+                except BaseException:
+                    for _, handle in newcomers:
+                        kill(handle)
+                    raise
+            self.live.update(newcomers)
+            self._replicas = replicas
+            # The youngest leave; one that was lost and isn't replaced yet isn't missed any more.
+            leaving = [self.live.pop(name) for name in list(self.live)[replicas:]]
+            await changed(self.live)
+        for handle in leaving:
+            kill(handle)
 
     async def heal(self, changed: Changed) -> None:
         """Look at every engine and replace those that are dead."""
@@ -121,17 +150,38 @@ class EnginePool:
         self.live = {}
 
     async def _start_one(self) -> tuple[str, Any]:
-        name = f"{self.policy}-{self._made}"
-        self._made += 1
-        handle = create(self._config, name, version=self._base_version, **self._options)
+        """An engine with the newest weights."""
+        name, handle = await self._started()
         try:
-            await answer(handle.start.remote(), f"engine {name}", self._config.start_s + GRACE_S)
             if self._newest is not None:
                 await self._update(name, handle, self._newest)
         except BaseException:
             kill(handle)
             raise
         return name, handle
+
+    async def _started(self) -> tuple[str, Any]:
+        """An engine with the weights of the start."""
+        name = f"{self.policy}-{self._made}"
+        self._made += 1
+        handle = create(self._config, name, version=self._base_version, **self._options)
+        try:
+            await answer(handle.start.remote(), f"engine {name}", self._start_s)
+        except BaseException:
+            kill(handle)
+            raise
+        return name, handle
+
+    async def _all_or_none(self, starts: list[Awaitable[tuple[str, Any]]]) -> list[tuple[str, Any]]:
+        """What was started; after an error nothing of it, and the first error is raised."""
+        done = await asyncio.gather(*starts, return_exceptions=True)
+        started = [each for each in done if not isinstance(each, BaseException)]
+        failed = [each for each in done if isinstance(each, BaseException)]
+        if failed:
+            for _, handle in started:
+                kill(handle)
+            raise failed[0]
+        return started
 
     async def _push_one(self, name: str, update: WeightUpdate) -> UpdateReport | BaseException:
         last: BaseException | None = None

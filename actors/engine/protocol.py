@@ -91,6 +91,12 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float = 0.0
     """CPU seconds of the engine's process."""
     pid: int = 0
+    places: int = 0
+    """Requests that it works on in one step."""
+    queued: int = 0
+    """Requests in line beyond them."""
+    cache_share: float = 0.0
+    """Share of the KV cache in use: the highest since the last look."""
 
 
 Sink = Callable[[Reply], None]
@@ -157,6 +163,10 @@ class Core(Protocol):
     def abort(self, ids: Sequence[int]) -> None: ...
 
     def busy(self) -> bool: ...
+
+    def cache_share(self) -> float:
+        """Share of the KV cache in use; 0 for a back end without one."""
+        ...
 
     def step(self) -> list[Emitted]: ...
 

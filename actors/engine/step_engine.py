@@ -92,6 +92,7 @@ class StepEngine:
         self._requests = self._failures = self._prompt_tokens = self._response_tokens = self._steps = 0
         self._updates = self._failed_updates = 0
         self._paused_s = 0.0
+        self._cache_share = 0.0
 
     @property
     def version(self) -> int:
@@ -127,6 +128,8 @@ class StepEngine:
         self._thread = None
 
     def stats(self) -> EngineStats:
+        cache_share, self._cache_share = self._cache_share, 0.0
+        places = self._config.max_num_seqs
         return EngineStats(
             name=self.name,
             version=self._version,
@@ -141,6 +144,9 @@ class StepEngine:
             paused_s=self._paused_s,
             cpu_s=time.process_time(),
             pid=os.getpid(),
+            places=places,
+            queued=max(0, len(self._live) - places),
+            cache_share=cache_share,
         )
 
     # --- requests (event loop side)
@@ -334,7 +340,9 @@ class StepEngine:
     def _step(self) -> None:
         self._steps += 1
         hold("engine.turn")
-        self._give_out(self._core.step())
+        emitted = self._core.step()
+        self._cache_share = max(self._cache_share, self._core.cache_share())
+        self._give_out(emitted)
 
     def _give_out(self, emitted: Sequence[Emitted]) -> None:
         """Stamp with the version that is served now, and answer what has finished."""

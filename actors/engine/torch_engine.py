@@ -77,6 +77,9 @@ class TorchCore:
     def busy(self) -> bool:
         return bool(self._rows)
 
+    def cache_share(self) -> float:
+        return 0.0
+
     def step(self) -> list[Emitted]:
         import torch
 

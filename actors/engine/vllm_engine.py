@@ -98,6 +98,9 @@ class VllmCore:
     def busy(self) -> bool:
         return bool(self._early or self._core.scheduler.has_requests() or self._core.batch_queue)
 
+    def cache_share(self) -> float:
+        return float(self._core.scheduler.kv_cache_manager.usage)
+
     def step(self) -> list[Emitted]:
         early, self._early = self._early, []
         return early + _emitted(self._step())

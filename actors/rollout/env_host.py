@@ -16,6 +16,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from typing import Any, BinaryIO
 
 import msgspec
@@ -70,6 +71,8 @@ class Slots:
             env = self._envs[slot] = self._settings.make()
         if op is Op.STEP:
             hold("env.turn")
+            if self._settings.step_wait_s:
+                time.sleep(self._settings.step_wait_s)
             return outcome_of(env, *env.step(argument))
         if op is Op.RESET:
             return situation_of(env, *env.reset(options={"instance": argument}))

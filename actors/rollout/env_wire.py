@@ -35,9 +35,13 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Its host processes run another Python than the worker, found on the worker's machine."""
     prompting: str = RECIPE
     """How a language model is asked (`envs.prompting`)."""
+    step_wait_s: float = 0.0
+    """How long a host process waits before each step."""
 
     @classmethod
-    def named(cls, name: str, options: dict[str, Any], prompting: str = RECIPE) -> EnvSettings:
+    def named(
+        cls, name: str, options: dict[str, Any], prompting: str = RECIPE, step_wait_s: float = 0.0
+    ) -> EnvSettings:
         """From the registry."""
         entry = spec(name)
         return cls(
@@ -47,6 +51,7 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
             light=entry.light,
             own_venv=entry.venv is not None,
             prompting=prompting,
+            step_wait_s=step_wait_s,
         )
 
     def python(self) -> str:

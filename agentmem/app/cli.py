@@ -16,6 +16,7 @@ from agentmem.app.advise_cli import app as advise_app
 from agentmem.app.arms_cli import arms as arms_command
 from agentmem.app.bank_cli import app as bank_app
 from agentmem.app.buffer_cli import app as buffer_app
+from agentmem.app.control_cli import register as register_control
 from agentmem.app.data_cli import app as data_app
 from agentmem.app.deploy_cli import app as deploy_app
 from agentmem.app.ops_cli import doctor
@@ -39,6 +40,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 app.command()(doctor)
 app.command("arms")(arms_command)
+register_control(app)
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set learner.lr=1e-5 (repeatable).")
@@ -245,10 +247,20 @@ def show(
     run: Annotated[str, typer.Argument(help="Run: id, path, or `last`.")],
     trial: Annotated[str | None, typer.Option(help="Which example (number or ticket id).")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the recorded examples.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the trial as a page of HTML instead.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Print an example trial of a run: boards, answers, rewards, reflections."""
-    from agentmem.app.reporting.show import show_run
+    """Print an example trial of a run: boards, prompts, answers, hints, rewards, advantages, reflections."""
+    from agentmem.app.reporting.show import show_run, write_page
+    from agentmem.failures import ConfigError
 
+    if html is not None:
+        if listing:
+            raise ConfigError(f"--html {html}: writes one trial, so it can't go together with --list")
+        write_page(run, trial, html)
+        typer.echo(f"page: {html}")
+        return
     typer.echo(show_run(run, trial=trial, listing=listing))
 
 

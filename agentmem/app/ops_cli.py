@@ -62,7 +62,7 @@ def examined(patient: Patient, *, static: bool, as_json: bool = False) -> None:
 def dry_run(patient: Patient, *, static: bool) -> None:
     """`agentmem run --dry-run`: the configuration as it would run, the placement, and `doctor`."""
     from agentmem.app.doctor.cluster import table
-    from agentmem.app.live.system import learner_request, resources
+    from agentmem.app.live.joining import learner_request, resources
     from agentmem.config import to_yaml
 
     config = patient.config

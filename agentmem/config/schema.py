@@ -40,6 +40,9 @@ class EnvConfig(Section):
     """A step or reset that takes longer fails its trial's attempt, and its slot is replaced."""
     start_timeout_s: Positive = 120.0
     """The same for the first reset in a new process, which may start a JVM or a browser."""
+    step_wait_s: Annotated[float, Field(ge=0)] = 0.0
+    """Wait so long before each step, to spare a server behind the environment, or to try a run at the pace of
+    a slower one. Light environments of one worker wait one after another (placement `worker`)."""
     memory_limit_mib: Count | None = None
     """Memory of one environment's process with all below it. Beyond it the process is replaced, as after a
     hang; beyond four fifths of it, as soon as it is free."""
@@ -493,6 +496,10 @@ class RunConfig(Section):
             refuse("weights.transport", self.weights.transport, "needs engines on GPUs; on CPUs use 'files'")
         if self.env.placement == "local" and self.env.workers > 1:
             refuse("env.workers", self.env.workers, "env.placement 'local' has no workers; use 'worker'")
+        if self.env.placement == "local" and self.env.step_wait_s > 0:
+            refuse(
+                "env.step_wait_s", self.env.step_wait_s, "env.placement 'local' can't wait (0); use 'worker'"
+            )
         agent = self.policies["agent"]
         if self.method == "empo2" and self.credit.estimator == "ppo":
             refuse(

@@ -22,6 +22,7 @@ from agentmem.replay.structs import (
 )
 from agentmem.replay.table import Settings
 from agentmem.replay.tips import TipLog
+from agentmem.replay.wishes import Report, Wishes
 
 __all__ = [
     "Claim",
@@ -37,8 +38,10 @@ __all__ = [
     "Progress",
     "RejectedError",
     "ReplayBuffer",
+    "Report",
     "Settings",
     "TipLog",
     "TipStats",
+    "Wishes",
     "find_server",
 ]

@@ -1,4 +1,5 @@
-"""The replay buffer: one facade over tickets, groups, evaluations, replay, tips and accounting.
+"""The replay buffer: one facade over tickets, groups, evaluations, replay, tips,
+wishes and accounting.
 
 Synchronous and batch-first: every method takes and returns lists and makes one or few round trips. Any number
 of processes hold one for the same run; threads may share one. A dead server is waited for, up to a deadline.
@@ -17,15 +18,26 @@ from agentmem.replay.accounting import Accounting
 from agentmem.replay.codec import Codec
 from agentmem.replay.connect import Server
 from agentmem.replay.evals import EvalTable
-from agentmem.replay.keys import Keys
+from agentmem.replay.keys import PATTERN, Keys, run_of
 from agentmem.replay.replayed import ReplayTable
 from agentmem.replay.table import Settings
 from agentmem.replay.tickets import TicketTable
 from agentmem.replay.tips import TipTable
+from agentmem.replay.wishes import WishTable
 from agentmem.trajectory import SCHEMA_VERSION
 
 
-class ReplayBuffer(TicketTable, ReplayTable, EvalTable, TipTable, Accounting):
+def runs_on(server: Server) -> list[str]:
+    """The runs that have a buffer there, by name."""
+    keys = server.call(lambda: list(server.client.scan_iter(PATTERN, 1000)))
+    return sorted(run_of(key.decode()) for key in keys)
+
+
+MOST_NAMED = 5
+"""Runs that an error names: the last ones by name."""
+
+
+class ReplayBuffer(TicketTable, ReplayTable, EvalTable, TipTable, WishTable, Accounting):
     """The buffer of one run on one server. `**settings` are the fields of `Settings`.
 
     `fingerprint` names the recipe: a run that was made by another one is refused. A dead server is waited for
@@ -60,7 +72,9 @@ class ReplayBuffer(TicketTable, ReplayTable, EvalTable, TipTable, Accounting):
         found = self._run(lua.OPEN, SCHEMA_VERSION, self.fingerprint, int(only_look))
         schema, fingerprint = (v.decode() if v else "" for v in found)
         if not schema:
-            raise ReplayError(f"replay server {self.server.shown} holds no buffer of run {self.run}")
+            others = [name for name in runs_on(self.server) if name != self.run]
+            there = f"; it holds {', '.join(others[-MOST_NAMED:])}" if others else ""
+            raise ReplayError(f"replay server {self.server.shown} holds no buffer of run {self.run}{there}")
         if schema != str(SCHEMA_VERSION):
             raise ReplayError(
                 f"run {self.run} has a buffer of schema version {schema}: this program reads "

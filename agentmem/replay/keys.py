@@ -21,6 +21,7 @@
 | `tiphas:<book>`, `tipsrc:<book>` | set, zset | digests of its entries; the newest sources |
 | `s:<name>` | string | a large payload within the transaction that stores it |
 | `blocked`, `space`, `starving`, `wake` | | who waits for bytes, who waits for groups, and their signals |
+| `wish`, `status` | hash | sizes that somebody wishes for, and configured ones; the driver's last report |
 | `cursors`, `meta` | hash | resume cursors and the end of stream; schema and recipe |
 """
 
@@ -45,3 +46,12 @@ class Keys:
         if chunks == 1:
             return [f"{self.prefix}d:{ticket}"]
         return [f"{self.prefix}d:{ticket}:{i}" for i in range(chunks)]
+
+
+PATTERN = "agentmem:{*}:meta"
+"""Of the keys that every run has exactly one of."""
+
+
+def run_of(key: str) -> str:
+    """The run whose key it is."""
+    return key.removeprefix("agentmem:{").partition("}:")[0]

@@ -76,6 +76,21 @@ _DEFINITIONS = (
     Definition("agentmem_agent_lag_seconds", Kind.GAUGE, "Longest delay of an agent's event loop lately."),
     Definition("agentmem_members_count", Kind.GAUGE, "Parts that run, by role.", ("role",)),
     Definition(
+        "agentmem_desired_members_count", Kind.GAUGE, "Parts that there shall be, by role.", ("role",)
+    ),
+    Definition(
+        "agentmem_load_ratio",
+        Kind.GAUGE,
+        "Work against capacity, as the autoscaler sees it (1: full), by role.",
+        ("role",),
+    ),
+    Definition(
+        "agentmem_scaling_total",
+        Kind.COUNTER,
+        "Changes of the number of parts (reason: up, down, refused), by role.",
+        ("role", "reason"),
+    ),
+    Definition(
         "agentmem_env_slots",
         Kind.GAUGE,
         "Places for environments in workers (reason: busy, free), and trials in line for one (waiting).",
@@ -84,6 +99,10 @@ _DEFINITIONS = (
     Definition("agentmem_engine_requests_total", Kind.COUNTER, "Requests to engines.", ("policy",)),
     Definition("agentmem_engine_failures_total", Kind.COUNTER, "Requests that failed.", ("policy",)),
     Definition("agentmem_engine_in_flight_requests", Kind.GAUGE, "Requests under way.", ("policy",)),
+    Definition("agentmem_engine_queued_requests", Kind.GAUGE, "Of them, those in line.", ("policy",)),
+    Definition(
+        "agentmem_engine_cache_ratio", Kind.GAUGE, "KV cache in use, of the fullest engine.", ("policy",)
+    ),
     Definition("agentmem_engine_prompt_tokens_total", Kind.COUNTER, "Tokens of prompts.", ("policy",)),
     Definition("agentmem_engine_steps_total", Kind.COUNTER, "Forward passes of engines.", ("policy",)),
     Definition(

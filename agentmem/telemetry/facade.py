@@ -32,6 +32,11 @@ class Metrics:
         self._backend = backend
         self._totals: dict[tuple[str, Tags], float] = {}
 
+    @property
+    def url(self) -> str:
+        """Where the backend serves them; empty if it has no endpoint of its own."""
+        return str(getattr(self._backend, "url", ""))
+
     def _resolve(self, name: str, kind: Kind, tags: dict[str, str]) -> tuple[Definition, dict[str, str]]:
         definition = METRICS.get(name)
         if definition is None or definition.kind is not kind:

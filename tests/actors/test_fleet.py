@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from actors import fleet as fleet_module
 from actors.agent_settings import AgentSettings
 from actors.fleet import Fleet, Role
 from actors.rollout.env_wire import EnvSettings
@@ -178,14 +177,19 @@ async def test_agents_and_env_workers_come_and_go_while_trials_are_played(
 
 
 async def test_a_scale_up_that_cannot_be_placed_says_so_and_leaves_the_run_alone(
-    open_buffer: OpenBuffer, settings: MakeSettings, engine: Any, monkeypatch: pytest.MonkeyPatch
+    open_buffer: OpenBuffer, settings: MakeSettings, engine: Any
 ) -> None:
     buffer = open_buffer()
     async with running(config("local"), settings(buffer), engine) as fleet:
-        monkeypatch.setattr(fleet_module, "START_S", 2.0)
+        fleet._start_s = 2.0
         fleet._options[Role.AGENT] = {"num_cpus": 64}
+        scaling = asyncio.ensure_future(fleet.scale(agents=2))
+        while not scaling.done():  # the run is looked after meanwhile
+            await fleet.supervise()
+            await asyncio.sleep(0.05)
         with pytest.raises(ResourceError, match=r"agent-1 couldn't be placed"):
-            await fleet.scale(agents=2)
+            scaling.result()
+        assert fleet.desired()["agent"] == 1
         await fleet.supervise()
         assert fleet.restarts()["agent"] == 0
         buffer.submit(minesweeper_tickets(1, 2))

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agentmem.app.reporting.examples import FIRST, LATEST, TURNED, Example, load_examples
 from agentmem.app.reporting.rundir import RunDir
-from agentmem.app.reporting.show import ExampleStore, render, render_list, select, show, show_run, write_text
+from agentmem.app.reporting.show import (
+    ExampleStore,
+    render,
+    render_list,
+    select,
+    show,
+    show_run,
+    write_page,
+    write_text,
+)
+from agentmem.app.reporting.show_html import render_html
 from agentmem.failures import AgentMemError, ConfigError, Failure, FailureKind
 from agentmem.trajectory import Episode, Mode, StopReason, Task, Trial, Turn, TurnKind
 
@@ -270,3 +281,44 @@ def test_a_run_is_shown_by_the_name_a_command_gives(tmp_path: Path, monkeypatch:
     assert show_run("last", "1").splitlines()[1].startswith("trial a:")
     with pytest.raises(ConfigError, match="'other' not found"):
         show_run("other")
+
+
+def test_a_page_of_html_has_all_of_a_trial_and_runs_nothing_of_it() -> None:
+    hint = Turn(
+        kind=TurnKind.ADVISE, policy="memory", prompt_ids=(3,), response="<b>keep left</b>", reward=None
+    )
+    played = msgspec.structs.replace(trial("g1-2", "lw", reflect=True), advice=(hint,))
+    count = len(played.turns())
+    example = Example(
+        update=7,
+        trial=played,
+        prompts=[f"prompt {n} <script>alert(1)</script>" for n in range(count)],
+        credit={"advantages": [0.5 - n for n in range(count)], "version": 8, "loss_share": 0.1},
+    )
+    page = render_html(example)
+    for part in (
+        "trial g1-2: minesweeper 17",
+        "consumed by update 7 (to weight version 8)",
+        "&lt;b&gt;keep left&lt;/b&gt;",
+        "board0",
+        "prompt 0 &lt;script&gt;",
+        "avoid the corner",
+        "mines: (0,0)",
+        "reward 1",
+        "advantage +0.500",
+        "advantage -0.500",
+    ):
+        assert part in page, part
+    assert "<script" not in page
+    assert page.count("<details>") == count
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTMEM_RUNS", str(tmp_path))
+    run = RunDir.create("lamer-minesweeper", tmp_path)
+    with ExampleStore(run.examples) as store:
+        store.offer(trial("g1-2"), 1, None)
+    write_page("last", None, tmp_path / "page.html")
+    assert "trial g1-2" in (tmp_path / "page.html").read_text()
+    with pytest.raises(ConfigError, match="can't write there"):
+        write_page("last", None, tmp_path / "no" / "page.html")

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import replace
+
 import pytest
 
+from actors.parts import parts_of
+from actors.placement import unplaced
+from agentmem.app.deploy.pods import worker_group
 from agentmem.app.deploy.settings import ClusterSettings, MachineSettings
 from agentmem.app.deploy.sizes import groups
 from agentmem.config import load_config
@@ -37,11 +44,52 @@ def test_a_gpu_pod_has_no_slot_for_anything_but_its_engines_and_ranks() -> None:
     assert found["engine-gpu"] == (1, 1, 1)
 
 
-def test_only_env_machines_are_added_by_the_autoscaler() -> None:
-    config = load_config("lamer-minesweeper", ["engines.agent.gpus=1"])
-    env, engine = groups(config, ClusterSettings(most_env_machines=5, gpu_machine=MachineSettings(gpus=2)))
+def test_machines_for_envs_and_engines_are_added_by_the_autoscaler_those_of_ranks_are_not() -> None:
+    config = load_config("lamer-minesweeper", ["engines.agent.gpus=1", "learner.gpus_per_rank=1"])
+    cluster = ClusterSettings(
+        most_env_machines=5, most_engine_machines=3, gpu_machine=MachineSettings(gpus=2)
+    )
+    env, engine, learner = groups(config, cluster)
     assert (env.pods, env.most) == (1, 5)
-    assert engine.pods == engine.most
+    assert (engine.pods, engine.most) == (1, 3)
+    assert learner.pods == learner.most
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [
+        ("lamer-minesweeper", ["env.placement=worker", "env.workers=40", "agents.replicas=3"]),
+        (
+            "lamer-minesweeper",
+            ["engines.agent.gpus=2", "engines.agent.replicas=5", "learner.ranks=2"],
+        ),
+        ("mempi-doors", ["engines.memory.gpus=0.5", "engines.memory.replicas=3", "generators.replicas=4"]),
+        ("lamer-sokoban-paper", []),
+    ],
+)
+def test_the_groups_offer_what_parts_ask_for(recipe: str, overrides: list[str]) -> None:
+    config = load_config(recipe, [*overrides, "scaling.groups=true"])
+    nodes = [
+        {"CPU": group.slots, "GPU": group.gpus, **group.offers}
+        for group in groups(config, ClusterSettings())
+        for _ in range(group.pods)
+    ]
+    requests = [part.request() for part in parts_of(config).values()]
+    assert all(request.custom for request in requests)
+    assert unplaced(requests, nodes) == []
+    # Nothing but its own kind is placed on a pod with GPUs.
+    for node in [n for n in nodes if n["GPU"]]:
+        others = [r for r in requests if not r.gpus]
+        assert len(unplaced([replace(r, count=1) for r in others], [node])) == len(others)
+
+
+def test_a_pod_tells_ray_of_its_groups_resources() -> None:
+    config = load_config("lamer-minesweeper", ["engines.agent.gpus=1", "env.placement=worker"])
+    cluster = ClusterSettings()
+    for group in groups(config, cluster):
+        start = worker_group(group, cluster, "image")["rayStartParams"]
+        (told,) = shlex.split(start["resources"])  # as the shell reads it
+        assert json.loads(told) == group.offers
 
 
 def test_a_memory_policys_generators_and_engines_have_room_too() -> None:

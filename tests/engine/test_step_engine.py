@@ -41,6 +41,9 @@ class ScriptedCore:
     def busy(self) -> bool:
         return bool(self.live)
 
+    def cache_share(self) -> float:
+        return 0.0
+
     def step(self) -> list[Emitted]:
         self.gate.wait(30)
         if self.broken:

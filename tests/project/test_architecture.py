@@ -33,6 +33,7 @@ ROOF = {
     "deploy": set(),
     "jobs": {"reporting"},
     "doctor": {"fetch", "jobs", "live", "models", "reporting", "sinks"},
+    "control": {"reporting"},
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}
 #: Where the frameworks never appear.

@@ -14,9 +14,31 @@ ROLLOUT = Board(
             "Members",
             (
                 PanelSpec(
-                    "Running parts",
-                    "By role.",
-                    (Query(last("agentmem_members_count", "run, role"), "{{run}} {{role}}"),),
+                    "Parts",
+                    "Running and desired, by role. Apart for long: there is no room, or they die.",
+                    (
+                        Query(last("agentmem_members_count", "run, role"), "{{run}} {{role}}"),
+                        Query(
+                            last("agentmem_desired_members_count", "run, role"), "{{run}} {{role}} desired"
+                        ),
+                    ),
+                    low=0,
+                ),
+                PanelSpec(
+                    "Load",
+                    "Work against capacity, by role, as the autoscaler sees it. 1: full.",
+                    (Query(last("agentmem_load_ratio", "run, role"), "{{run}} {{role}}"),),
+                    low=0,
+                ),
+                PanelSpec(
+                    "Changes of numbers",
+                    "By agentmem scale and the autoscaler, in ten minutes. Refused: driver.log says why.",
+                    (
+                        Query(
+                            recent("agentmem_scaling_total", "run, role, reason", "10m"),
+                            "{{run}} {{role}} {{reason}}",
+                        ),
+                    ),
                     low=0,
                 ),
                 PanelSpec(
@@ -103,9 +125,25 @@ ROLLOUT = Board(
             (
                 PanelSpec(
                     "Requests under way",
-                    "By policy, all engines together.",
-                    (Query(last("agentmem_engine_in_flight_requests", "run, policy"), "{{run}} {{policy}}"),),
+                    "By policy, all engines together, and of them those in line.",
+                    (
+                        Query(
+                            last("agentmem_engine_in_flight_requests", "run, policy"), "{{run}} {{policy}}"
+                        ),
+                        Query(
+                            last("agentmem_engine_queued_requests", "run, policy"),
+                            "{{run}} {{policy}} in line",
+                        ),
+                    ),
                     low=0,
+                ),
+                PanelSpec(
+                    "KV cache in use",
+                    "Of the fullest engine. Near 100 %: requests are preempted; more engines help.",
+                    (Query(last("agentmem_engine_cache_ratio", "run, policy"), "{{run}} {{policy}}"),),
+                    unit="percentunit",
+                    low=0,
+                    high=1,
                 ),
                 PanelSpec(
                     "Requests per second",

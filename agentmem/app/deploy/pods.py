@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from agentmem.app.deploy.settings import ClusterSettings, MachineSettings
@@ -57,6 +58,7 @@ def worker_group(group: Group, cluster: ClusterSettings, image: str) -> Manifest
     start = {"num-cpus": str(group.slots)}
     if group.gpus:
         start["num-gpus"] = str(group.gpus)
+    start["resources"] = json.dumps(json.dumps(dict(group.offers)))  # quoted for the shell that KubeRay uses
     spec: Manifest = {
         "groupName": group.name,
         "replicas": group.pods,

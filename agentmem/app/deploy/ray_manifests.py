@@ -34,7 +34,7 @@ def ray_job(config: RunConfig, assignments: Sequence[str], cluster: ClusterSetti
         "kind": "RayJob",
         "metadata": {"name": cluster.name, "labels": PART_OF},
         "spec": {
-            "entrypoint": entrypoint(config, assignments),
+            "entrypoint": entrypoint(config, assignments, cluster),
             "submissionMode": "K8sJobMode",
             "submitterPodTemplate": submitter(cluster, image_of(config, cluster)),
             "runtimeEnvYAML": yaml.safe_dump(runtime_env),
@@ -83,10 +83,16 @@ def image_of(config: RunConfig, cluster: ClusterSettings) -> str:
     return cluster.gpu_image if gpus else cluster.cpu_image
 
 
-def entrypoint(config: RunConfig, assignments: Sequence[str]) -> str:
+def entrypoint(config: RunConfig, assignments: Sequence[str], cluster: ClusterSettings) -> str:
     """The job's command. It holds no secret: `***` stands for what AGENTMEM_REDIS_PASSWORD holds."""
     words = [JOB_COMMAND, config.recipe]
-    for assignment in (*assignments, f"replay.url={REPLAY_URL}", "telemetry.backend=ray"):
+    of_cluster = (
+        f"replay.url={REPLAY_URL}",
+        "telemetry.backend=ray",
+        "scaling.groups=true",
+        f"scaling.machine_wait_s={cluster.machine_wait_s}.0",
+    )
+    for assignment in (*assignments, *of_cluster):
         words += ["--set", assignment]
     return shlex.join(words)
 

@@ -48,6 +48,10 @@ class ClusterSettings(Section):
     gpu_machine: MachineSettings = MachineSettings(cpus=32, memory="256Gi", gpus=8)
     most_env_machines: Count = 32
     """Up to so many pods of env-cpu the autoscaler may add."""
+    most_engine_machines: Count = 8
+    """Likewise of a group of engines."""
+    machine_wait_s: Count = 1800
+    """How long a run waits for pods that the autoscaler adds."""
     idle_s: Count = 300
     """An added pod without work is given back after so long."""
     shared_memory: Quantity = "16Gi"
@@ -73,6 +77,7 @@ def small(cluster: ClusterSettings) -> ClusterSettings:
             "head": MachineSettings(cpus=1, memory="4Gi"),
             "cpu_machine": MachineSettings(cpus=4, memory="8Gi"),
             "most_env_machines": 2,
+            "most_engine_machines": 1,
             "shared_memory": "1Gi",
             "runs_storage": "5Gi",
             "redis": cluster.redis.model_copy(update={"storage": "2Gi"}),

@@ -41,7 +41,7 @@ def joined(patient: Patient, requests: Sequence[Request]) -> Iterator[None]:
     """
     import ray
 
-    from agentmem.app.live.system import join_ray
+    from agentmem.app.live.joining import join_ray
 
     if patient.address:
         os.environ["RAY_ADDRESS"] = patient.address

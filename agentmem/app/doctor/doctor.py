@@ -76,7 +76,7 @@ def diagnose(patient: Patient, *, static: bool, tell: Tell) -> list[Finding]:
 
 def note_joining(patient: Patient, static: bool, stack: ExitStack, note: Tell) -> bool:
     """The checks of cluster and placement; whether there is a cluster now, until the stack closes."""
-    from agentmem.app.live.system import learner_request, resources
+    from agentmem.app.live.joining import learner_request, resources
 
     config = patient.config
     requests = [learner_request(config)] if config.method == "mempi-stage1" else resources(config)

@@ -134,6 +134,10 @@ def export_engines(
         )
         under_way = sum(e.in_flight for e in live if policy_of(e.name) == policy)
         metrics.gauge("agentmem_engine_in_flight_requests", under_way, policy=policy)
+        of_policy = [e for e in live if policy_of(e.name) == policy]
+        metrics.gauge("agentmem_engine_queued_requests", sum(e.queued for e in of_policy), policy=policy)
+        fullest = max((e.cache_share for e in of_policy), default=0.0)
+        metrics.gauge("agentmem_engine_cache_ratio", fullest, policy=policy)
     versions = [e.version for e in live if policy_of(e.name) == learning]
     if versions:
         metrics.gauge("agentmem_served_version_count", min(versions))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.autoscaler import EngineLoad
 from agentmem.app.live.exports import (
     export_advice,
     export_buffer,
@@ -19,7 +20,9 @@ from agentmem.app.live.exports import (
     export_fleet,
     export_skipped,
     export_update_values,
+    policy_of,
 )
+from agentmem.app.live.signals import SignalMeter, engine_loads
 from agentmem.app.live.system import System
 from agentmem.app.reporting.records import AdviceRecord, GapRecord, UpdateRecord
 from agentmem.app.reporting.view import LiveView
@@ -64,6 +67,16 @@ class Monitor:
         self._driver_cpu_s = time.process_time()
         self.evaluating = False
         """A held-out evaluation is played, for which the learner waits."""
+        self.meter = SignalMeter()
+        """For the autoscaler."""
+        self.updated_at: float | None = None
+        """When this process finished its last update (monotonic)."""
+        self.served: int | None = None
+        """Oldest weight version that an engine of the trained policy serves."""
+        self.slots: dict[str, int] = {}
+        self.in_flight = 0
+        self.engine_loads: dict[str, EngineLoad] = {}
+        self._waited = 1.0
         self.counters = Counters()
         self.totals = Totals()
         self.data_failures: dict[str, str] = {}
@@ -90,6 +103,15 @@ class Monitor:
         for served in engines:
             self._latest[f"engine {served.name}"] = served
         self._sum(agents)
+        advised = [each for name, each in self._latest.items() if name.startswith("generator ")]
+        self.meter.add(self.counters, agents, workers, engines, trials=self.totals.trials, advised=advised)
+        self.in_flight, self.engine_loads = sum(a.in_flight for a in agents), engine_loads(engines)
+        if workers:
+            busy = sum(w.busy for w in workers)
+            free = sum(w.slots for w in workers) - busy
+            self.slots = {"busy": busy, "free": free, "waiting": sum(w.waiting for w in workers)}
+        versions = [e.version for e in engines if policy_of(e.name) == system.config.learning]
+        self.served = min(versions, default=self.served)
         self._export()
         members = {**system.fleet.size(), "engine": sum(system.serving().values())}
         export_fleet(self._metrics, agents, workers, members)
@@ -106,6 +128,17 @@ class Monitor:
         """What happened since the last call, and its detail."""
         told, self._news = self._news, []
         return told
+
+    @property
+    def learner_wait(self) -> float:
+        """Share of its time for which the learner waits for trials: all of it in an evaluation, and before
+        the first update."""
+        return 1.0 if self.evaluating else self._waited
+
+    @property
+    def metrics_url(self) -> str:
+        """Where this process serves metrics; empty if it doesn't."""
+        return self._metrics.url
 
     def cpu_by_role(self) -> dict[str, float]:
         """CPU seconds of agents, engines and driver since their starts, the dead included."""
@@ -202,7 +235,8 @@ class Monitor:
     ) -> None:
         """An update of the learner is over. `result`: the learner's metrics; its seconds are the phases."""
         metrics, env = self._metrics, self._system.config.env.name
-        self._done = record.update
+        self._done, self.updated_at = record.update, time.monotonic()
+        self._waited = record.wait_s / max(record.wait_s + record.update_s + record.push_s, 1e-9)
         metrics.gauge("agentmem_done_updates_count", record.update)
         export_update_values(metrics, record)
         export_skipped(metrics, result, applied=applied)

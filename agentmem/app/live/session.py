@@ -42,7 +42,7 @@ def session(
     learns: bool = True,
 ) -> Iterator[Session]:
     """`updates`: of the whole run, `done` of them already. `model`: in the place of the trained policy's."""
-    from agentmem.app.live.system import resources, start_ray
+    from agentmem.app.live.joining import resources, start_ray
     from agentmem.app.models.resolve import resolve_for
 
     logging.basicConfig(
@@ -68,7 +68,12 @@ def session(
         import ray
 
         stack.callback(ray.shutdown)
-        start_ray(resources(config, learns=learns))
+        start_ray(
+            resources(config, learns=learns),
+            machine_wait_s=config.scaling.machine_wait_s,
+            say=view.phase,
+            pause=flag.wait,
+        )
         flag.install()  # ray.init() puts its own handlers in place
         backend = through_ray(config, stack) or backend
         yield Session(view, flag, Metrics(run.name, backend), models)

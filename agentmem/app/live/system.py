@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
-import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,15 +22,17 @@ import msgspec
 from actors.agent_settings import AgentSettings
 from actors.engine.pool import EnginePool
 from actors.engine.protocol import EngineConfig, EngineStats
-from actors.fleet import Fleet
+from actors.fleet import Fleet, Role
 from actors.generator import GeneratorSettings
-from actors.placement import Request, require
+from actors.parts import ENGINES, LEARNER, parts_of, scalable, sized
+from actors.placement import Request, ask_autoscaler, find_room
 from actors.ray_calls import answer, kill, pong
 from actors.replay_server import ReplayServer
+from agentmem.app.live.joining import Phase, alone, resources
 from agentmem.app.reporting.run_buffer import with_password
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig
-from agentmem.failures import BudgetError, InfrastructureError, ReplayError
+from agentmem.failures import BudgetError, InfrastructureError, ReplayError, ResourceError
 from agentmem.replay import ReplayBuffer
 from agentmem.replay import Settings as ReplaySettings
 from agentmem.weights.base import WeightUpdate
@@ -42,11 +43,8 @@ from learner.settings import RankSettings
 log = logging.getLogger(__name__)
 
 REPLAY_START_S = 90.0
-REACH_S = 10.0
-"""How long the head of a cluster may take to accept a connection."""
 CPU_BLOCK = 32
 """Tokens of a KV-cache block of engines on CPUs."""
-Phase = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -67,6 +65,7 @@ class System:
     learner_restarts: int = field(default=0, init=False)
     lost_learner: LearnerError | None = field(default=None, init=False)
     """A rank is dead or frozen, which `restart_learner` mends."""
+    _closing: threading.Event = field(default_factory=threading.Event, init=False)
     _restarting_learner: bool = field(default=False, init=False)
     _server: Any = field(default=None, init=False)
     _server_url: str = field(default="", init=False)
@@ -86,8 +85,9 @@ class System:
         self.started.append("buffer")
         # Nobody plays yet: what is claimed was claimed under a driver that is dead.
         await asyncio.to_thread(self.buffer.recall)
+        config = await self._wished(phase)
         phase("starting engines and learner" if self.learns else "starting engines")
-        self.pools = {policy: self._engine_pool(policy) for policy in self.config.served}
+        self.pools = {policy: self._engine_pool(config, policy) for policy in config.served}
         self.started.append("engines")
         starting: list[Any] = [pool.start() for pool in self.pools.values()]
         if self.learns:
@@ -104,11 +104,82 @@ class System:
         generators = None
         if self.config.advised:
             generators = GeneratorSettings.of(self.config, model=str(self.models["memory"]))
-        self.fleet = Fleet(self.config, agent_settings, generators=generators)
+        options = {
+            role: parts_of(config)[kind].options(alone=alone()) for role, kind in self._roles().items()
+        }
+        self.fleet = Fleet(config, agent_settings, generators=generators, ray_options=options)
         self.started.append("fleet")
         await self.fleet.start()
         for policy, pool in self.pools.items():
             await self.offer_engines(policy, pool.live)
+
+    async def _wished(self, phase: Phase) -> RunConfig:
+        """The configuration with the numbers that were wished for while an earlier driver ran. Where there
+        is no room for them, the scaler will say so."""
+        configured = scalable(self.config)
+        for kind in await asyncio.to_thread(self.buffer.configured, configured):
+            log.info("scale: the wish for %s is over: another number is configured now", kind)
+        wishes = await asyncio.to_thread(self.buffer.wishes)
+        config = sized(self.config, wishes.numbers)
+        if not alone() and scalable(config) != configured:
+            try:
+                await self.find_room(resources(config, learns=self.learns), scalable(config), phase)
+            except ResourceError as error:
+                log.warning("scale: started as configured, since %s", error)
+                return self.config
+        return config
+
+    async def find_room(
+        self,
+        new: Sequence[Request],
+        sizes: Mapping[str, int],
+        say: Phase,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Return when parts can be placed that make the run have these sizes. Raises ResourceError, also if
+        `stop` is set meanwhile."""
+
+        def pause(seconds: float) -> None:
+            if self._closing.wait(seconds) or (stop is not None and stop.is_set()):
+                raise ResourceError("nobody waits for room any more")
+
+        in_all = resources(sized(self.config, sizes), learns=self.learns)
+        wait_s = self.config.scaling.machine_wait_s
+        await asyncio.to_thread(find_room, new, in_all, machine_wait_s=wait_s, say=say, pause=pause)
+
+    async def scale(self, kind: str, number: int) -> None:
+        """Change the number of a kind of part, and wait until newcomers are up; who leaves does so behind.
+        Raises what kept newcomers away; then the old number stands."""
+        if kind.startswith(ENGINES):
+            policy = kind.removeprefix(ENGINES)
+            await self.pools[policy].scale(number, partial(self.offer_engines, policy))
+        else:
+            await self.fleet.scale(**{kind.replace("-", "_"): number})
+        if self.config.scaling.machine_wait_s > 0 and not alone():
+            in_all = resources(sized(self.config, self.desired()), learns=self.learns)
+            await asyncio.to_thread(ask_autoscaler, in_all)  # it gives back what isn't wanted any more
+
+    def desired(self) -> dict[str, int]:
+        """How many there shall be of each kind of part."""
+        fleet = self.fleet.desired()
+        engines = {ENGINES + policy: pool.desired for policy, pool in self.pools.items()}
+        return {**engines, **{kind: fleet[role.value] for role, kind in self._roles().items()}}
+
+    def running(self) -> dict[str, int]:
+        """How many there are."""
+        fleet = self.fleet.size()
+        engines = {ENGINES + policy: len(pool.live) for policy, pool in self.pools.items()}
+        return {**engines, **{kind: fleet[role.value] for role, kind in self._roles().items()}}
+
+    def leaving(self) -> dict[str, int]:
+        """How many are on their way out."""
+        fleet = self.fleet.leaving()
+        return {kind: fleet[role.value] for role, kind in self._roles().items()}
+
+    def _roles(self) -> dict[Role, str]:
+        """The fleet's roles that this run has, with the names of their kinds."""
+        kinds = {role: role.value.replace("_", "-") + "s" for role in Role}
+        return {role: kind for role, kind in kinds.items() if kind in scalable(self.config)}
 
     async def offer_engines(self, policy: str, live: dict[str, Any]) -> None:
         """Tell agents or generators which engines there are."""
@@ -168,6 +239,7 @@ class System:
 
     async def close(self, drain_s: float) -> None:
         """End all parts, in the order in which work flows. Bounded; never raises."""
+        self._closing.set()
         steps: dict[str, Callable[[], Any]] = {
             "fleet": lambda: self.fleet.close(drain_s),
             "engines": lambda: asyncio.to_thread(self._close_engines),
@@ -294,8 +366,8 @@ class System:
         ray.get(self._server.stop.remote(), timeout=15)
         ray.kill(self._server)
 
-    def _engine_pool(self, name: str) -> EnginePool:
-        config, engine = self.config, self.config.engines[name]
+    def _engine_pool(self, config: RunConfig, name: str) -> EnginePool:
+        engine = config.engines[name]
         lora = config.policies[name].lora if name == config.learning else None
         return EnginePool(
             name,
@@ -307,13 +379,15 @@ class System:
             engine.replicas,
             restart_budget=config.supervision.restart_budget,
             retries=config.weights.retries,
-            ray_options={"num_cpus": 1, "num_gpus": engine.gpus},
+            ray_options=parts_of(config)[ENGINES + name].options(alone=alone()),
             ping_timeout_s=config.supervision.ping_timeout_s,
+            machine_wait_s=config.scaling.machine_wait_s,
         )
 
     def _start_learner(self, checkpoint: Path | None) -> None:
         self.learner = LearnerGroup(
-            rank_settings(self.config, self.models[self.config.learning], self.run.weights_dir)
+            rank_settings(self.config, self.models[self.config.learning], self.run.weights_dir),
+            resources=parts_of(self.config)[LEARNER].custom,
         )
         self.started.append("learner")
         if checkpoint is not None:
@@ -375,69 +449,6 @@ def replay_settings(config: RunConfig) -> ReplaySettings:
         replay_groups=replay.table_groups if replay.fraction > 0 else 0,
         tips_per_task=config.memory.tips.capacity,
     )
-
-
-def start_ray(requests: Sequence[Request]) -> None:
-    """`join_ray`, and a cluster that has what is asked for. Raises ResourceError naming what lacks."""
-    join_ray(requests)
-    require(requests)
-
-
-def join_ray(requests: Sequence[Request]) -> None:
-    """Join the cluster that RAY_ADDRESS names, or start a local one with room for all parts.
-
-    A laptop's two cores are shared by more actors than cores, so a local cluster counts as many CPUs as the
-    run asks for. Raises InfrastructureError.
-    """
-    import ray
-
-    given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    _reach(os.environ.get("RAY_ADDRESS", ""))
-    if not os.environ.get("RAY_ADDRESS"):
-        cpus = int(sum(r.cpus * r.count for r in requests)) + 1
-        cpus = max(os.cpu_count() or 1, cpus)
-        given |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-    try:
-        ray.init(**given)
-    except Exception as error:  # Ray raises whatever comes: refused connections, slow starts, full disks
-        reason = (str(error).strip().splitlines() or [""])[0]
-        address = os.environ.get("RAY_ADDRESS", "a local cluster")
-        raise InfrastructureError(f"Ray ({address}): {type(error).__name__}: {reason}") from error
-
-
-def _reach(address: str) -> None:
-    """Refuse an address of a head where nobody listens: Ray would try for minutes, without a word."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "//" in address:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InfrastructureError(f"Ray ({address}): no head answers there: {reason}") from error
-
-
-def resources(config: RunConfig, *, learns: bool = True) -> list[Request]:
-    """What a run asks of the cluster."""
-    engines = {name: config.engines[name] for name in config.served}
-    requests = [
-        Request(f"engines.{name}", count=engine.replicas, cpus=1, gpus=engine.gpus)
-        for name, engine in engines.items()
-    ]
-    requests.append(Request("agents.replicas", count=config.agents.replicas, cpus=1))
-    if config.advised:
-        requests.append(Request("generators.replicas", count=config.generators.replicas, cpus=1))
-    if learns:
-        requests.append(learner_request(config))
-    if config.env.placement == "worker":
-        requests.append(Request("env.workers", count=config.env.workers, cpus=1))
-    return requests
-
-
-def learner_request(config: RunConfig) -> Request:
-    """What the learner asks of it."""
-    learner = config.learner
-    return Request("learner.ranks", count=learner.ranks, cpus=1, gpus=learner.gpus_per_rank)
 
 
 async def _all(*parts: Any) -> None:

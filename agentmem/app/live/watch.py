@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from agentmem.app.live.interrupt import InterruptFlag
@@ -31,6 +31,7 @@ MAX_DATA_FAILURES = 20
 LETTERS_READ = 5
 
 T = TypeVar("T")
+Beside = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Watch:
@@ -43,11 +44,16 @@ class Watch:
         monitor: Monitor,
         flag: InterruptFlag,
         event: Callable[[str, str], None],
+        *,
+        early: Sequence[Beside] = (),
+        beside: Sequence[Beside] = (),
     ) -> None:
+        """`beside`: what else goes on for ever beside the loop; `early`: from the moment on at which there is
+        a replay buffer."""
         self._limit_s = config.supervision.stall_timeout_s
         self._system, self._monitor, self._flag, self._event = system, monitor, flag, event
-        self._supervising: asyncio.Task[None] | None = None
-        self._polling: asyncio.Task[None] | None = None
+        self._early, self._beside = tuple(early), (self._supervise, self._poll, *beside)
+        self._tasks: dict[Beside, asyncio.Task[None]] = {}
         self._moved = time.monotonic()
         self._trials = 0
         self._restarts: dict[str, int] = {}
@@ -59,20 +65,24 @@ class Watch:
     async def look(self) -> None:
         """A moment for all that. Raises what happened in the background; LearnerError for a lost learner."""
         self._flag.check()
-        if "fleet" not in self._system.started:
+        started = self._system.started
+        if "buffer" in started:
+            self._go_on(self._early)
+        if "fleet" not in started:
             return
-        if self._supervising is None:
-            self._supervising = asyncio.ensure_future(self._supervise())
-        elif self._supervising.done():
-            ended, self._supervising = self._supervising, None
-            ended.result()
         if self._system.lost_learner is not None:
             raise self._system.lost_learner
-        if self._polling is None:
-            self._polling = asyncio.ensure_future(self._poll())
-        elif self._polling.done():
-            ended, self._polling = self._polling, None
-            ended.result()
+        self._go_on(self._beside)
+
+    def _go_on(self, works: Sequence[Beside]) -> None:
+        """Begin what isn't going on; raise what ended it."""
+        for work in works:
+            task = self._tasks.get(work)
+            if task is None:
+                self._tasks[work] = asyncio.ensure_future(work())
+            elif task.done():
+                del self._tasks[work]
+                task.result()
 
     async def _supervise(self) -> None:
         while True:
@@ -137,11 +147,10 @@ class Watch:
 
     async def close(self) -> None:
         """End what goes on in the background."""
-        for task in (self._supervising, self._polling):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        for task in self._tasks.values():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
 
     def _note_restarts(self) -> None:
         for role, count in self._system.restarts().items():

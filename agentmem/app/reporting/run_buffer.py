@@ -20,11 +20,20 @@ PASSWORD = "AGENTMEM_REDIS_PASSWORD"
 
 @contextlib.contextmanager
 def open_buffer(which: str, url: str | None = None) -> Iterator[ReplayBuffer]:
-    """The buffer of RUN, to read from. `url`: its server, if the run can't tell it. Raises AgentMemError."""
+    """The buffer of RUN, to read from. `url`: its server, if the run can't tell it; with it, RUN may be the
+    name of a run whose directory isn't on this machine. Raises AgentMemError."""
     from agentmem.replay import Settings
     from agentmem.replay.look import look
 
-    run = RunDir.find(which)
+    url = with_password(url, "--redis", "write it in place of ***")
+    try:
+        run = RunDir.find(which)
+    except ConfigError:
+        if url is None or which == "last":
+            raise
+        with look(which, url=url) as buffer:
+            yield buffer
+        return
     section = _replay_section(run.config_path)
     mib = section.get("byte_budget_mib")
     settings = Settings(byte_budget=mib << 20) if isinstance(mib, int) and mib > 0 else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from agentmem.app.reporting.examples import Credit, Example, ExampleStore, load_examples
@@ -25,6 +26,17 @@ _WIDTH = 78
 def show_run(which: str, trial: str | None = None, listing: bool = False) -> str:
     """`show` for a RUN as it is written in a command: id, path, or `last`."""
     return show(RunDir.find(which), trial, listing)
+
+
+def write_page(which: str, trial: str | None, out: Path) -> None:
+    """The same trial as a page of HTML. Raises AgentMemError with one line."""
+    from agentmem.app.reporting.show_html import render_html
+
+    text = render_html(select(load_examples(RunDir.find(which).examples), trial))
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--html {out}: can't write there: {error.strerror}") from error
 
 
 def show(run: RunDir, trial: str | None = None, listing: bool = False) -> str:
@@ -74,20 +86,22 @@ def render_list(examples: Sequence[Example]) -> str:
 
 def render(example: Example) -> str:
     """The whole trial as text."""
-    return "\n".join(_clean(line) for line in _lines(example))
+    return "\n".join(clean(line) for line in _lines(example))
 
 
 def _lines(example: Example) -> Iterator[str]:
     trial, credit = example.trial, example.credit or {}
-    yield from _head(example)
-    notes = iter(_notes(example))
+    yield "=" * _WIDTH
+    yield from heading(example)
+    notes = iter(notes_of(example))
     for number, advice in enumerate(trial.advice, start=1):
         where = f" before episode {number}" if len(trial.advice) > 1 else ""
         yield _rule(f"advice{where}, {'none in time' if not advice.policy else f'by policy {advice.policy}'}")
         yield from _turn(advice, next(notes))
     for n, episode in enumerate(trial.episodes):
         yield _rule(f"episode {n + 1} of at most {trial.mode.episodes}")
-        yield from _memory(trial, n)
+        for label, text in memory_of(trial, n):
+            yield from _block(label, text)
         for number, turn in enumerate(episode.turns, start=1):
             yield f"turn {number}"
             yield from _turn(turn, next(notes))
@@ -99,9 +113,13 @@ def _lines(example: Example) -> Iterator[str]:
     yield from (f"learner's {name}: {value}" for name, value in extra.items())
 
 
-def _head(example: Example) -> Iterator[str]:
+def heading(example: Example) -> list[str]:
+    """What is to be known of the trial as a whole: its name first."""
+    return list(_heading(example))
+
+
+def _heading(example: Example) -> Iterator[str]:
     trial, mode = example.trial, example.trial.mode
-    yield "=" * _WIDTH
     member = f"member {trial.member + 1} of {trial.group_size}"
     yield f"trial {trial.ticket}: {_task(trial)}, {trial.task.split}, {member}"
     draw = f", draw {mode.draw}" if mode.draw else ""
@@ -129,7 +147,7 @@ def _learner(update: int, credit: Credit | None) -> str:
     return text
 
 
-def _notes(example: Example) -> list[tuple[str, float | None]]:
+def notes_of(example: Example) -> list[tuple[str, float | None]]:
     """For each turn in order of play: its prompt ("" if not decoded) and its advantage (None: unknown)."""
     turns = example.trial.turns()
     prompts: Sequence[str] = example.prompts or ()
@@ -140,15 +158,13 @@ def _notes(example: Example) -> list[tuple[str, float | None]]:
     ]
 
 
-def _memory(trial: Trial, n: int) -> Iterator[str]:
-    """What episode n may know of the earlier ones, by the trial's memory mode."""
+def memory_of(trial: Trial, n: int) -> Iterator[tuple[str, str]]:
+    """What episode n may know of the earlier ones, by the trial's memory mode: label and text."""
     for earlier in trial.episodes[:n]:
         if trial.mode.memory in ("history", "both") and earlier.summary:
-            yield from _block(f"memory of episode {earlier.index + 1}", earlier.summary)
+            yield f"memory of episode {earlier.index + 1}", earlier.summary
         if trial.mode.memory in ("reflection", "both") and earlier.index < len(trial.reflections):
-            yield from _block(
-                f"reflection on episode {earlier.index + 1}", trial.reflections[earlier.index].response
-            )
+            yield f"reflection on episode {earlier.index + 1}", trial.reflections[earlier.index].response
 
 
 def _turn(turn: Turn, note: tuple[str, float | None]) -> Iterator[str]:
@@ -201,7 +217,8 @@ def _rule(text: str) -> str:
     return f"\n--- {text} ".ljust(_WIDTH + 1, "-")
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Without escape sequences and control characters."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in _ESCAPES.sub("", text))
 
 

@@ -91,6 +91,11 @@ class LiveView:
         else:
             self._write(line)
 
+    @property
+    def progress(self) -> Progress:
+        """What is known, to be read only."""
+        return self._progress
+
     def _elapsed(self) -> float:
         return self._now() - self._started
 

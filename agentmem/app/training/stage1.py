@@ -61,7 +61,8 @@ def bank_of(config: RunConfig) -> tuple[list[BankRecord], list[BankRecord]]:
 
 def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
     """From the bank to the final model. Raises AgentMemError, Interrupted."""
-    from agentmem.app.live.system import learner_request, rank_settings, start_ray
+    from agentmem.app.live.joining import learner_request, start_ray
+    from agentmem.app.live.system import rank_settings
     from agentmem.app.models.resolve import resolve_for
     from learner.checkpoint import newest
     from learner.distil import distil
@@ -94,7 +95,8 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         import ray
 
         stack.callback(ray.shutdown)
-        start_ray([learner_request(config)])
+        wait_s = config.scaling.machine_wait_s
+        start_ray([learner_request(config)], machine_wait_s=wait_s, say=view.phase, pause=flag.wait)
         flag.install()  # ray.init() puts its own handlers in place
         metrics = Metrics(run.name, through_ray(config, stack) or backend)
         metrics.gauge("agentmem_planned_updates_count", steps)

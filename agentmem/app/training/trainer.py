@@ -22,6 +22,8 @@ from typing import Any
 from agentmem.app.evaluation.evaluate import advice_record, drop_unfinished, evaluate, gap_record
 from agentmem.app.live.interrupt import Interrupted, InterruptFlag
 from agentmem.app.live.monitor import Monitor
+from agentmem.app.live.reporter import Reporter
+from agentmem.app.live.scaler import Scaler
 from agentmem.app.live.system import System
 from agentmem.app.live.watch import Watch
 from agentmem.app.reporting.examples import ExampleStore, decoder
@@ -46,7 +48,7 @@ from agentmem.chaos import hold
 from agentmem.config import RunConfig
 from agentmem.evaluation.lines import TrialWriter, read_lines
 from agentmem.evaluation.lines import truncate_after as truncate_lines
-from agentmem.failures import AgentMemError
+from agentmem.failures import AgentMemError, Failure
 from agentmem.replay import Group
 from agentmem.telemetry import Metrics
 from agentmem.trajectory import Mode
@@ -87,7 +89,17 @@ class Trainer:
         self._system = System(config, run, models)
         self._feed = BankFeed.of(config, models["memory"]) if config.advised else None
         self._monitor = Monitor(self._system, metrics, view)
-        self._watch = Watch(config, self._system, self._monitor, flag, self._event)
+        scaler = Scaler(config, self._system, self._monitor, metrics, self._event)
+        self._reporter = Reporter(config, self._system, self._monitor, scaler, view)
+        self._watch = Watch(
+            config,
+            self._system,
+            self._monitor,
+            flag,
+            self._event,
+            early=(self._reporter.run,),
+            beside=(scaler.run,),
+        )
         rollout = config.rollout
         self._schedule = TaskSchedule(
             config.env.name,
@@ -120,7 +132,7 @@ class Trainer:
 
     async def run(self) -> None:
         """See the module's docstring."""
-        config = self._config
+        config, ended = self._config, ""
         try:
             await self._start()
             with ExampleStore(self._run.examples, decode=decoder(self._system.models)) as examples:
@@ -129,6 +141,7 @@ class Trainer:
                 except Interrupted:
                     await self._save_on_the_way_out()
                     raise
+            ended = "finished"
             await self._monitor.poll()
             self._cpu_s = {
                 **self._monitor.cpu_by_role(),
@@ -136,9 +149,16 @@ class Trainer:
                 "replay server": await self._system.replay_cpu_s(),
             }
             log.info("CPU seconds: %s", {role: round(spent, 1) for role, spent in self._cpu_s.items()})
+        except Interrupted:
+            ended = "interrupted"
+            raise
+        except Exception as error:
+            ended = f"failed: {Failure.of(error).what.splitlines()[0]}"
+            raise
         finally:
             self._view.phase("closing")
             await self._watch.close()
+            await self._reporter.last_word(ended or "interrupted")
             await self._system.close(config.supervision.drain_timeout_s)
             self._writer.close()
 

@@ -28,11 +28,13 @@ from agentmem.replay.lua.tickets import (
     SUBMIT,
 )
 from agentmem.replay.lua.tips import ADD_TIPS, DROP_TIPS, READ_TIPS
+from agentmem.replay.lua.wishes import CONFIGURED, REPORT, REPORTED, WISH
 
 __all__ = [
     "ADD_TIPS",
     "CLAIM",
     "COMMIT",
+    "CONFIGURED",
     "COUNTERS",
     "DROP_EVAL",
     "DROP_TIPS",
@@ -52,6 +54,8 @@ __all__ = [
     "REPLAY_DAMAGED",
     "REPLAY_DRAWN",
     "REPLAY_TABLE",
+    "REPORT",
+    "REPORTED",
     "RETURN",
     "REWIND",
     "SETTLE",
@@ -59,4 +63,5 @@ __all__ = [
     "SET_PRIORITIES",
     "SUBMIT",
     "TAKE",
+    "WISH",
 ]
