@@ -92,13 +92,12 @@ class Nodes:
         ray = str(Path(sys.executable).parent / "ray")
         words = [ray, "start", "--block", "--disable-usage-stats", f"--num-cpus={offers['CPU']}"]
         words += [f"--resources={json.dumps(custom)}", "--object-store-memory=150000000"]
-        words += [f"--metrics-export-port={free_port()}"]
+        words += [f"--metrics-export-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
         if number == 0:
             words += ["--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}"]
             words += ["--dashboard-host=127.0.0.1", f"--temp-dir={self.folder}"]
         else:
             words += [f"--address={socket.gethostbyname(socket.gethostname())}:{self.port}"]
-            words += [f"--dashboard-agent-listen-port={free_port()}"]
         environment = {
             **os.environ,
             # The job's `python` is that of this path.
@@ -117,10 +116,11 @@ class Nodes:
             until(self._answers, START_S, f"Ray's head doesn't answer; see {self.folder}/node-0.log")
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError):
+        try:
             socket.create_connection(("127.0.0.1", self.dashboard), timeout=1).close()
-            return True
-        return False
+        except OSError:
+            return False
+        return True
 
     def _there(self) -> bool:
         from ray.util.state import list_nodes

@@ -12,7 +12,7 @@ from actors.placement import Request
 from agentmem.app.doctor import cluster, configured, machines, models, servers
 from agentmem.app.doctor.finding import Finding, Verdict, examine, line
 from agentmem.app.doctor.patient import Patient
-from agentmem.app.live.system import resources
+from agentmem.app.live.joining import resources
 from learner.rendezvous import own_address
 from tests.doctor.faults import edited, patient, redis, second_node
 
