@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from agentmem.app.cli import app
 from agentmem.app.models.resolve import Servable, cached, check, resolve
+from agentmem.chat import DecisionTokens
 from agentmem.config import PolicyConfig
 from agentmem.failures import ModelError
 
@@ -98,6 +101,34 @@ def test_a_missing_chat_template_is_refused_only_where_messages_are_sent(copy: P
     file.write_text(json.dumps(config))
     assert isinstance(check(copy, policy(copy), "minesweeper", COMPACT), Servable)
     assert "no chat template" in refused(copy, "sokoban")
+
+
+def test_stage_1_begins_with_any_model_and_stage_2_takes_none_without_decisions(
+    copy: Path, tmp_path: Path
+) -> None:
+    cache, asked = tmp_path / "cache", policy(copy)
+
+    def resolved(begins: bool) -> Path:
+        return resolve(asked, "minesweeper", COMPACT, cache, advises=True, begins=begins)
+
+    with pytest.raises(ModelError, match=r"\[GENERATE\]") as told:
+        resolved(begins=False)
+    assert str(copy) in str(told.value)
+    assert "\n" not in str(told.value)
+    made = resolved(begins=True)
+    assert DecisionTokens.of(made)
+    assert resolved(begins=True) == made
+    # The same name, another model: what was made of the first isn't taken for it.
+    edit(copy, note="trained on")
+    assert resolved(begins=True) != made
+
+
+def test_a_memory_policy_without_stage_1_is_made_by_hand(copy: Path, tmp_path: Path) -> None:
+    words = ["model", "memory", str(copy), "--out", str(tmp_path / "made")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert resolve(policy(tmp_path / "made"), "minesweeper", COMPACT, advises=True)
+    assert "is there already" in str(CliRunner().invoke(app, words).exception)
 
 
 def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
