@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,21 @@ def test_it_says_decision_hint_and_what_they_took(model: str, threshold: float, 
         with pytest.raises(ConfigError, match="reads text alone"):
             advisor.advise("walk", "hall", image=b"png")
     advisor.close()  # once more
+
+
+def test_questions_asked_at_once_share_the_engines_steps_and_may_have_limits_of_their_own(model: str) -> None:
+    settings: dict[str, Any] = {"backend": "torch", "context_length": 64, "max_tokens": 3}
+    with Advisor.load(model, env="doors", options=OPTIONS, **settings) as advisor:
+        asked = [advisor.submit("walk", "hall", threshold=-1e9) for _ in range(16)]
+        assert {future.result().decision for future in asked} == {Decision.GENERATE}
+        # One after the other, each would take a step for its decision and at least one for its hint.
+        assert advisor._engine.stats().steps < 2 * 16
+        assert advisor.advise("walk", "hall", threshold=1e9).decision is Decision.ABSTAIN
+        assert advisor.advise("walk", "hall", threshold=-1e9, max_tokens=1).tokens <= 1
+        assert advisor.advise("walk", "hall", timeout_s=1e-6).late
+        for wrong in ({"max_tokens": 4}, {"max_tokens": 0}, {"timeout_s": 0.0}, {"threshold": math.nan}):
+            with pytest.raises(ConfigError, match=next(iter(wrong))):
+                advisor.advise("walk", "hall", **wrong)
 
 
 def test_a_model_without_decisions_is_refused(model: str) -> None:
