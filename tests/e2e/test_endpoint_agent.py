@@ -16,7 +16,7 @@ from tests.standins.serving import Response
 from tests.standins.writer import WriterEndpoint, completion, question, trouble
 
 DOORS = Options(kinds=8, rooms=3, doors=4, rule=2, format="text")
-KEY = "a key that is asked for"
+KEY = "k-93hf72ksn02kdj4"
 SMALL = (
     "env.options={kinds: 8, rooms: 3, doors: 4, rule: 2, format: text}",
     "policies.memory={model: tiny, context_length: 1024, warmup: {steps: 20, batch_rows: 8}}",
