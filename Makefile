@@ -16,7 +16,7 @@ run test test-envs chaos bench: export RAY_USAGE_STATS_ENABLED ?= 0
 
 BENCHMARKS ?= envs replay learner engine
 
-.PHONY: setup setup-envs run test test-envs chaos bench lint lock clean
+.PHONY: setup setup-envs run test test-envs chaos bench lint audit lock clean
 
 setup: $(STAMP)
 
@@ -52,6 +52,10 @@ lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Known vulnerabilities of what the lock files name; needs the network. ARGS=requirements/cpu.txt for one of them.
+audit:
+	@PYTHON="$(PYTHON)" requirements/audit.sh $(ARGS)
 
 # Resolve pyproject.toml's extras into requirements/cpu.txt and requirements/cuda.txt (ARGS=--upgrade renews).
 lock:

@@ -162,6 +162,7 @@ class LearnerRank:
             return False, {"empty": 1.0, "lr": lr, "tokens_trained": 0.0, "steps": 0.0, "skipped_steps": 0.0}
         run = UpdateRun(self, shard)
         run.before()
+        hold("learner.update")
         for _ in range(cfg.epochs):
             for step in range(len(shard.minibatches)):
                 run.step(step, lr)

@@ -19,7 +19,7 @@ from agentmem.app.buffer_cli import app as buffer_app
 from agentmem.app.control_cli import register as register_control
 from agentmem.app.data_cli import app as data_app
 from agentmem.app.deploy_cli import app as deploy_app
-from agentmem.app.ops_cli import doctor
+from agentmem.app.ops_cli import doctor, submit
 
 app = typer.Typer(
     name="agentmem",
@@ -39,6 +39,7 @@ app.add_typer(advise_app, name="advise")
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 app.command()(doctor)
+app.command()(submit)
 app.command("arms")(arms_command)
 register_control(app)
 

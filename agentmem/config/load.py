@@ -219,7 +219,17 @@ def to_yaml(config: RunConfig) -> str:
 
     The password of a replay URL is left out: what is printed and stored must not hold secrets.
     """
+    return yaml.safe_dump(without_secrets(config), sort_keys=False, allow_unicode=True)
+
+
+def without_secrets(config: RunConfig) -> Tree:
+    """The tree as it may be printed, stored and published."""
     tree = config.model_dump(mode="json")
     if config.replay.url is not None:
-        tree["replay"]["url"] = re.sub(r"(://)[^@/]*@", r"\1***@", config.replay.url)
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+        tree["replay"]["url"] = hidden(config.replay.url)
+    return tree
+
+
+def hidden(text: str) -> str:
+    """A text with `***` for user and password of every URL in it."""
+    return re.sub(r"(://)[^@/\s]*@", r"\1***@", text)

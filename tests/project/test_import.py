@@ -60,5 +60,5 @@ def test_heavy_packages_load_where_they_are_used(module: str, may_load: tuple[st
 
 def test_the_command_line_answers() -> None:
     done = python(sys.executable, "-m", "agentmem", "--help")
-    for command in ("run", "recipes", "config", "show", "vectors", "doctor"):
+    for command in ("run", "recipes", "config", "show", "vectors", "doctor", "submit"):
         assert command in done.stdout

@@ -143,7 +143,8 @@ def cluster(patient: Patient) -> str:
         for name in ("CPU", "GPU"):
             total[name] = total.get(name, 0) + has.get(name, 0)
     where = f"at {patient.address or os.environ.get('RAY_ADDRESS')}" if not patient.alone else "local"
-    return f"{len(patient.resources)} nodes {where}: {total['CPU']:g} CPUs, {total['GPU']:g} GPUs"
+    nodes = f"{len(patient.resources)} node" + "s" * (len(patient.resources) > 1)
+    return f"{nodes} {where}: {total['CPU']:g} CPUs, {total['GPU']:g} GPUs"
 
 
 @dataclass(frozen=True, slots=True)

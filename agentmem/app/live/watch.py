@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from agentmem.app.live.monitor import Monitor
 from agentmem.app.live.system import System
 from agentmem.config import RunConfig
 from agentmem.failures import AgentMemError, StalledError
+
+log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 SUPERVISE_S = 2.0
@@ -57,6 +60,7 @@ class Watch:
         self._moved = time.monotonic()
         self._trials = 0
         self._restarts: dict[str, int] = {}
+        self._told_ending = False
 
     def moved(self) -> None:
         """There was progress."""
@@ -115,6 +119,11 @@ class Watch:
                 if done:
                     return task.result()
                 ending = "fleet" in self._system.started and self._flag.requested
+                if ending and not self._told_ending:
+                    self._told_ending = True
+                    log.info(
+                        "asked to end: what is under way may go on for as long as a checkpoint still fits"
+                    )
                 if not ending or not self._flag.may_finish():
                     await self.look()
         finally:

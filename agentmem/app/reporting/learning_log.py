@@ -16,6 +16,7 @@ import msgspec
 from agentmem.app.reporting.records import Condition, EvalRecord, Record, UpdateRecord, updates_of
 from agentmem.app.reporting.table import before_and_after
 from agentmem.config import RunConfig
+from agentmem.config.load import hidden
 from agentmem.failures import AgentMemError
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -106,7 +107,7 @@ def learning_line(
         )
     return LearningLine(
         recipe=config.recipe,
-        overrides=list(overrides),
+        overrides=[hidden(override) for override in overrides],
         seed=config.seed,
         commit=_commit() if commit is None else commit,
         arm=arm,

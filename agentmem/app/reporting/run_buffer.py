@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agentmem.replay import ReplayBuffer
 
 PASSWORD = "AGENTMEM_REDIS_PASSWORD"
+PASSWORD_FILE = f"{PASSWORD}_FILE"
+"""The path of a file that holds it, for whoever has secrets as files."""
 
 
 @contextlib.contextmanager
@@ -60,8 +62,20 @@ def with_password(url: Any, what: str, otherwise: str) -> str | None:
     """
     if not isinstance(url, str) or "://***@" not in url:
         return url if isinstance(url, str) else None
-    if not (password := os.environ.get(PASSWORD)):
+    if not (password := _password()):
         raise ConfigError(f"{what} is at {url}, whose password isn't stored: set {PASSWORD}, or {otherwise}")
     from urllib.parse import quote
 
     return re.sub(r"://\*\*\*@", lambda _: f"://:{quote(password, safe='')}@", url)
+
+
+def _password() -> str:
+    """The environment's, or that of the file which it names. Raises ConfigError if that can't be read."""
+    if password := os.environ.get(PASSWORD):
+        return password
+    if not (file := os.environ.get(PASSWORD_FILE)):
+        return ""
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{PASSWORD_FILE} is {file}: can't be read ({error})") from None

@@ -21,9 +21,19 @@ _LISTED = 5
 """Runs that an error message names."""
 
 
+_RAYS_COPY = "/runtime_resources/working_dir_files/"
+"""In the path of a job's working directory, which Ray removes when it pleases."""
+
+
 def runs_base() -> Path:
-    """Where runs live: `AGENTMEM_RUNS`, or `./runs`."""
-    return Path(os.environ.get("AGENTMEM_RUNS") or "runs")
+    """Where runs live: `AGENTMEM_RUNS`, or `./runs`. Raises ConfigError where they would not last."""
+    named = Path(os.environ.get("AGENTMEM_RUNS") or "runs")
+    if not named.is_absolute() and _RAYS_COPY in f"{Path.cwd()}/":
+        raise ConfigError(
+            f"runs would go to {named} in Ray's temporary copy of the job's files: set AGENTMEM_RUNS to an "
+            "absolute path on a volume that all nodes mount (`agentmem submit --runs`)"
+        )
+    return named
 
 
 @dataclass(frozen=True, slots=True)

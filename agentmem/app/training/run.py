@@ -20,6 +20,7 @@ from agentmem.app.live.preflight import preflight
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.sinks.publisher import Publisher
 from agentmem.config import RunConfig, to_yaml
+from agentmem.config.load import without_secrets
 from agentmem.failures import ConfigError
 
 
@@ -61,7 +62,7 @@ def train(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     try:
-        with Publisher(run, config.telemetry.sinks, config.model_dump(mode="json"), told):
+        with Publisher(run, config.telemetry.sinks, without_secrets(config), told):
             if stage1:
                 _distil(config, run, console)
                 return
