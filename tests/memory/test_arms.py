@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentmem.memory.arms.choice import Gated, Nearest, Valued
 from agentmem.memory.arms.gate import Played, threshold
 from agentmem.memory.arms.memrl import ValuedMemories
 from agentmem.memory.arms.shelf import Found, Shelf
@@ -53,6 +54,29 @@ def test_nothing_is_found_for_nothing(shelf: Shelf) -> None:
     assert shelf.nearest("", " ") == ()
     with pytest.raises(ValueError, match="without records"):
         Shelf([], load_embedder("words"))
+
+
+def test_while_something_is_learnt_a_task_does_not_find_its_own_record(shelf: Shelf) -> None:
+    task = next(iter(TASKS))
+    found = shelf.nearest(task, "a kitchen", 3, without=("alfworld", task))
+    assert len(found) == 2
+    assert all(each.record.task_id != task for each in found)
+    (nearest,) = shelf.nearest(task, "a kitchen", without=("doors", task))
+    assert nearest.record.task_id == task
+
+
+def test_rules_choose_among_the_nearest() -> None:
+    near, far = found(0, 0.8), found(1, 0.6)
+    assert Nearest().choose([near, far]) is near
+    assert Nearest().choose([]) is None
+    assert Gated(0.8).choose([near]) is near
+    assert Gated(0.9).choose([near]) is None
+    assert Gated(math.inf).choose([near]) is None
+    memories = ValuedMemories(2)
+    memories.learn(1, 1.0)
+    memories.learn(1, 1.0)
+    assert Valued(memories).choose([near, far]) is near
+    assert Valued(memories).candidates == 10
 
 
 def test_abstention_is_learned_where_far_hints_hurt() -> None:

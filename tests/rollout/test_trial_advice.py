@@ -205,3 +205,38 @@ async def test_another_attempt_goes_on_with_the_advice_that_was_saved(server: Em
     assert [turn.response for turn in group.trials[0].advice] == ["go left"]
     assert stats.advice == {"generate": 1, "tokens": 4}
     assert all("hint: go left" in prompt for _, prompt in policy.asked)
+
+
+async def test_what_a_ticket_was_advised_is_not_asked_for_again_in_any_attempt(
+    server: EmbeddedServer,
+) -> None:
+    said = await Told(["go left"]).advise(Situation("door 0 of 2"))
+    advisor, policy, attempts = Told(["go right"]), loser(), 0
+
+    async def player(order: Ticket, saved: Trial | None, progress: Progress) -> Trial:
+        nonlocal attempts
+        attempts += 1
+        crash = "door 1 of 2" if attempts == 1 else None
+        session = await LocalEnvs(lambda: Hall(crash_at=crash)).open()
+        strategy = strategy_of(order.mode)
+        return await play_trial(
+            order, session, policy, strategy, LIMITS, saved=saved, progress=progress, advisor=advisor
+        )
+
+    def first_lost(prompt: str, kind: TurnKind) -> str:
+        return "right" if "act 0/" in prompt else "left"
+
+    policy = ScriptedPolicy(first_lost)
+    with ReplayBuffer(server.url, f"run-{uuid4().hex[:8]}", lease_s=2.0) as buffer:
+        order = ticket("lr", name="g0-0", memory="none")
+        task = replace(order.task, group="g0")
+        buffer.submit([replace(order, member=0, group_size=1, task=task, advised=(said,))])
+        agent = AgentLoop("a", buffer, player, trials_in_flight=1)
+        async with asyncio.timeout(30), running(agent):
+            (group,) = await groups(buffer, 1)
+            stats = agent.stats()
+    assert attempts == 2
+    assert not advisor.asked
+    assert group.trials[0].advice == (said,)
+    assert stats.advice == {}  # it was no agent's question
+    assert all("hint: go left" in prompt for _, prompt in policy.asked)

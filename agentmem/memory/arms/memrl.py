@@ -36,7 +36,8 @@ class ValuedMemories:
             return None
         cosines = np.array([found.cosine for found in near])
         ranks = 0.5 * _standardised(cosines) + 0.5 * _standardised(self.values[[f.place for f in near]])
-        return near[int(np.lexsort((-cosines, -ranks))[0])]
+        # Of two candidates that differ both ways the ranks are equal but for rounding.
+        return near[int(np.lexsort((-cosines, -np.round(ranks, 9)))[0])]
 
     def learn(self, place: int, reward: float) -> None:
         """A trial that was given the memory at `place` ended with this reward. Raises ValueError for a reward

@@ -16,7 +16,6 @@ import msgspec
 
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig
-from agentmem.config.schema import SCRIPTED
 from agentmem.failures import ConfigError, ModelError
 
 ARMS = ("none", "untrained", "rag", "rag-abstain", "memrl", "stage1", "full", "full-always", "oracle")
@@ -95,7 +94,8 @@ def _final_model(option: str, which: str) -> Path:
 
 def scripted(config: RunConfig) -> bool:
     """Whether the agent is an environment's script: then equal hints lead to equal trials."""
-    return config.policies["agent"].model == SCRIPTED
+    agent = config.policies["agent"]
+    return not agent.served and agent.endpoint is None
 
 
 def plays_of(config: RunConfig) -> dict[str, Any]:

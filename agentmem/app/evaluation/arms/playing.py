@@ -97,6 +97,21 @@ class Book:
         self._writer.close()
 
 
+class SeenBook(LineWriter):
+    """The directory's own `situations.jsonl`, open for more: each task once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._there = {seen.instance for seen in situations_in(path)}
+
+    def note(self, seen: Seen) -> Seen:
+        """Keep what a task shows at first; before its trial's line is written."""
+        if seen.instance not in self._there:
+            self._there.add(seen.instance)
+            self.write([seen])
+        return seen
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """An arm to be played. `text`: what the view calls it."""
@@ -113,11 +128,11 @@ class Job:
 
 @dataclass(slots=True)
 class Player:
-    """Plays arms with the parts that run now. `seen_file` takes first situations."""
+    """Plays arms with the parts that run now."""
 
     config: RunConfig
     known: Known
-    seen_file: LineWriter
+    seen: SeenBook
 
     def missing(self, book: Book, arm: str, instances: Sequence[str | int]) -> list[str | int]:
         """What is still to be done. The arm `none` is done where its situation is there, too."""
@@ -164,6 +179,8 @@ class Player:
             remembered = self.known.trials.get((instance, answer.line.hint if answer else ""))
             if remembered is not None and instance in self.known.situations:
                 found[instance] = _again(remembered, job.arm, seed, answer)
+                if job.source is None:
+                    self.seen.note(self.known.situations[instance])
             else:
                 fresh.append(instance)
         if fresh:
@@ -173,7 +190,7 @@ class Player:
                 instance = asked[trial.ticket]
                 line = line_of(trial, job.arm, seed)
                 if job.source is None:
-                    self._note(trial)
+                    self.known.situations[instance] = self.seen.note(_seen(trial))
                 found[instance] = msgspec.structs.replace(line, advice=_advice(said.get(instance)))
         return [found[instance] for instance in batch if instance in found]
 
@@ -196,17 +213,6 @@ class Player:
             for place, instance in enumerate(instances)
         ]
 
-    def _note(self, trial: Trial) -> None:
-        """Keep what the task showed at first, before the trial's line is written."""
-        seen = Seen(
-            instance=trial.task.instance,
-            instruction=trial.instruction,
-            observation=trial.episodes[0].initial_observation,
-        )
-        if seen.instance not in self.known.situations:
-            self.known.situations[seen.instance] = seen
-            self.seen_file.write([seen])
-
 
 def _again(before: TrialLine, arm: str, seed: int, said: Said | None) -> TrialLine:
     """A remembered trial under another arm: the agent's part is the same, the advice's tokens are its own."""
@@ -223,6 +229,14 @@ def _again(before: TrialLine, arm: str, seed: int, said: Said | None) -> TrialLi
         prompt_tokens=prompt,
         advice=_advice(said),
         remembered=True,
+    )
+
+
+def _seen(trial: Trial) -> Seen:
+    return Seen(
+        instance=trial.task.instance,
+        instruction=trial.instruction,
+        observation=trial.episodes[0].initial_observation,
     )
 
 

@@ -138,8 +138,7 @@ def chosen_instances(asked: Asked) -> list[str | int]:
 
 
 async def _play(asked: Asked, run: RunDir, live: Session) -> None:
-    from agentmem.app.evaluation.arms.playing import FIT, SITUATIONS, TRIALS, Book, Known, Player
-    from agentmem.jsonl import LineWriter
+    from agentmem.app.evaluation.arms.playing import FIT, SITUATIONS, TRIALS, Book, Known, Player, SeenBook
 
     config, out = asked.config, asked.out
     models = {**asked.models, "untrained": live.models["memory"]}
@@ -150,7 +149,7 @@ async def _play(asked: Asked, run: RunDir, live: Session) -> None:
     for folder in (out, *asked.known):
         known.read(folder)
     with ExitStack() as stack:
-        seen = stack.enter_context(LineWriter(out / SITUATIONS))
+        seen = stack.enter_context(SeenBook(out / SITUATIONS))
         book, fits = Book(out / TRIALS, asked.seed), Book(out / FIT, asked.seed)
         stack.callback(book.close)
         stack.callback(fits.close)
