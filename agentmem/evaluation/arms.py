@@ -5,7 +5,7 @@ An arm is a way to come by a hint. From the trials' lines alone, over seeds:
 - *Success*: the mean over seeds of the share of tasks solved, and the seeds' standard deviation (n − 1).
 - *Difference* of two arms: paired by task, each task's trials of all seeds averaged; beside it Student's
   interval over the seeds' own differences.
-- *Difficulty*: a task is *easy* if the base agent (arm `none`) solves it in more than half of its trials,
+- *Difficulty*: a task is *easy* if the base agent (arm `none`) solves it in at least half of its trials,
   else *hard*.
 - *Abstention*: the share of trials without a hint, on easy and on hard tasks. *Injected tokens*: of the
   hints, mean of a trial; an abstention counts 0.
@@ -109,7 +109,7 @@ def arms_report(arms: Mapping[str, Seeds]) -> ArmsReport:
         if oracle:
             played[ORACLE] = oracle
     base = per_task(_all(played[NONE]), _solved)
-    easy = {task for task, share in base.items() if share > 0.5}
+    easy = {task for task, share in base.items() if share >= 0.5}
     return ArmsReport(
         seeds=sorted({seed for seeds in played.values() for seed in seeds}),
         tasks=len(base),

@@ -198,3 +198,29 @@ def test_an_interrupted_command_goes_on(hints: Path, models: tuple[str, ...], tm
     after = read_lines(out / "trials.jsonl")
     assert after[: len(before)] == before
     assert Counter(line.condition for line in after) == {"none": TASKS, "rag": TASKS, "stage1": TASKS}
+
+
+def test_an_agent_on_an_engine_is_advised_and_plays_every_trial(
+    hints: Path, models: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "arms"
+    agent = ("model=tiny", "warmup.steps=30", "warmup.batch_rows=64")
+    served = [word for one in agent for word in ("--set", f"policies.agent.{one}")]
+    served += ["--set", "engines.agent={backend: torch, max_num_seqs: 32}"]
+    more = (*served, "--arms", "rag,rag-abstain,full")
+    done = run(*command(out, hints, *models, *more))
+    assert done.returncode == 0, done.stdout + done.stderr
+    arms = by_arm(read_lines(out / "trials.jsonl"))
+    assert {arm: len(lines) for arm, lines in arms.items()} == dict.fromkeys(
+        ("none", "rag", "rag-abstain", "full"), TASKS
+    )
+    for lines in arms.values():
+        assert not any(line.remembered for line in lines.values())
+        assert all(line.tokens["act"] > 0 for line in lines.values())
+
+    # The hint stands in the prompts of the agent's turns.
+    def a_prompt(line: TrialLine) -> float:
+        return line.prompt_tokens / line.turns
+
+    for instance, line in arms["rag"].items():
+        assert a_prompt(line) > a_prompt(arms["none"][instance])

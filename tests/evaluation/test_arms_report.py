@@ -56,10 +56,10 @@ def test_abstention_counts_no_tokens_and_is_told_by_difficulty() -> None:
     assert (full.abstained_hard.value, full.abstained_hard.n) == (0.25, 4)
 
 
-def test_a_task_is_easy_if_the_agent_alone_solves_most_of_its_trials() -> None:
-    sometimes = {0: lines("+"), 1: lines("-", seed=1), 2: lines("+", seed=2)}
-    assert arms_report({"none": sometimes}).easy == 1
-    assert arms_report({"none": {0: lines("+"), 1: lines("-", seed=1)}}).easy == 0
+def test_a_task_is_easy_if_the_agent_alone_solves_half_of_its_trials() -> None:
+    sometimes = {0: lines("-"), 1: lines("-", seed=1), 2: lines("+", seed=2)}
+    assert arms_report({"none": sometimes}).easy == 0
+    assert arms_report({"none": {0: lines("+"), 1: lines("-", seed=1)}}).easy == 1
 
 
 def test_what_a_hint_loses_and_wins_is_paired_with_the_agent_alone() -> None:

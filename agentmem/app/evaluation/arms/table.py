@@ -89,8 +89,8 @@ def _advice(report: ArmsReport) -> Table:
         if row.arm != NONE
     ]
     note = (
-        "hint tokens: mean of a trial, 0 for an abstention; easy: the agent alone solves the task in more "
-        "than half of its trials; lost (negative transfer): of the trials that the agent alone solves, won: "
+        "hint tokens: mean of a trial, 0 for an abstention; easy: the agent alone solves the task in at "
+        "least half of its trials; lost (negative transfer): of the trials that the agent alone solves, won: "
         "of those that it loses; [ ]: 95 % Wilson intervals, which take trials as independent"
     )
     return Table("What was injected, and what it cost", header + ["late"] * late, body, note)
