@@ -12,9 +12,12 @@ import pytest
 
 from agentmem.app.live.preflight import check_server
 from agentmem.app.live.system import System
+from agentmem.app.reporting.learning_log import learning_line
+from agentmem.app.reporting.records import EvalRecord, UpdateRecord
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.training.resume import resumed_config
 from agentmem.config import RunConfig, load_config, to_yaml
+from agentmem.config.load import without_secrets
 from agentmem.failures import ConfigError, ReplayError
 from agentmem.replay import EmbeddedServer
 
@@ -62,3 +65,16 @@ def test_a_resumed_run_needs_no_password_on_its_command_line(
         resumed_config("lamer-minesweeper", "last", [])
     monkeypatch.setenv(VARIABLE, password)
     assert resumed_config("lamer-minesweeper", "last", []).replay.url == config.replay.url
+
+
+def test_what_is_published_and_recorded_holds_no_password() -> None:
+    config = load_config("lamer-minesweeper", ["replay.url=redis://:geheim@host:1/0"])
+    assert without_secrets(config)["replay"]["url"] == "redis://***@host:1/0"
+    assert "geheim" not in to_yaml(config)
+    records = [
+        EvalRecord(update=0, condition="with_memory", n=2, p_at_k=[0.5], low=[0.1], high=[0.9]),
+        UpdateRecord(update=1, version=1, t=1.0, trials=8, p_at_k=[0.5], sampled_tokens=9),
+        EvalRecord(update=1, condition="with_memory", n=2, p_at_k=[0.5], low=[0.1], high=[0.9]),
+    ]
+    line = learning_line(config, records, overrides=["replay.url=redis://:geheim@host:1/0"])
+    assert line.overrides == ["replay.url=redis://***@host:1/0"]

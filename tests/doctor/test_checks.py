@@ -383,12 +383,11 @@ def test_a_placement_that_the_cluster_cannot_meet() -> None:
     )
     split = [Request("engines.agent", count=1, cpus=1, gpus=4)]
     one.resources = {"a": {"CPU": 16.0, "GPU": 2.0}, "b": {"CPU": 16.0, "GPU": 2.0}}
-    bad(
-        lambda p: cluster.placement(split, p),
-        one,
-        6,
-        r"no node has room for one of engines.agent \(1 CPU, 4 GPU\)",
-    )
+    said = r"engines.agent: room for 0 of 1 \(each asks for 1 CPU, 4 GPU\); .* on 2 nodes → add nodes"
+    bad(lambda p: cluster.placement(split, p), one, 6, said)
+    growing = patient("scaling.machine_wait_s=60")
+    growing.resources = one.resources
+    unseen(lambda p: cluster.placement(split, p), growing, "its autoscaler would have 60 s to add machines: ")
     enough = [Request("engines.agent", count=2, cpus=1, gpus=2)]
     good(lambda p: cluster.placement(enough, p), one, "2 parts with 2 CPUs and 4 GPUs fit")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import http.server
 import io
+import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
+from agentmem.app.jobs import client
 from agentmem.app.jobs.client import Jobs, choose_authentication
 from agentmem.app.jobs.follow import FollowView
 from agentmem.app.jobs.package import package
@@ -204,3 +209,50 @@ def test_settings_are_checked_before_anything_is_sent() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: unknown key 'learner.lrr'")
     assert done.stdout == ""
+
+
+class _Starting(http.server.BaseHTTPRequestHandler):
+    """A head that has no agent for jobs during its first two requests."""
+
+    refused: ClassVar[int] = 0
+
+    def do_GET(self) -> None:
+        self._answer(200, {"version": "4", "ray_version": "2.60.0", "ray_commit": "x", "session_name": "s"})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if _Starting.refused < 2:
+            _Starting.refused += 1
+            self._answer(500, "No available agent to submit job, please try again later.")
+        else:
+            self._answer(200, {"job_id": "j", "submission_id": "j"})
+
+    def _answer(self, status: int, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_head_that_is_still_starting_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_EVERY_S", 0.01)
+    said: list[str] = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Starting) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        jobs = Jobs(f"http://127.0.0.1:{server.server_address[1]}")
+        assert (
+            jobs.submit(submission("run", "lamer-minesweeper", [], Surroundings()), None, said.append) == "j"
+        )
+        monkeypatch.setattr(client, "RETRY_S", 0.0)
+        _Starting.refused = 0
+        with pytest.raises(InfrastructureError, match="No available agent to submit job"):
+            jobs.submit(submission("run", "lamer-minesweeper", [], Surroundings()), None, said.append)
+        server.shutdown()
+        thread.join(10)
+    assert said[0] == "the head has no agent for jobs yet: trying again for up to 30 s"
+    assert len(said) == 1

@@ -6,12 +6,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.placement import Request, lacking
-from agentmem.app.doctor.finding import Unfit
+from actors.placement import Request, lacking, unplaced
+from agentmem.app.doctor.finding import Unfit, Unseen
 from agentmem.app.doctor.node import NodeFacts, facts
 from agentmem.app.doctor.patient import Patient
 from agentmem.failures import ConfigError, InfrastructureError, ResourceError
@@ -147,24 +146,6 @@ def cluster(patient: Patient) -> str:
     return f"{nodes} {where}: {total['CPU']:g} CPUs, {total['GPU']:g} GPUs"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What one kind of part asks for, and on how many nodes one of them has room."""
-
-    request: Request
-    nodes: int
-
-
-def places(requests: Sequence[Request], resources: Mapping[str, Mapping[str, float]]) -> list[Place]:
-    """Pure."""
-    found = []
-    for request in requests:
-        each = {name: amount / request.count for name, amount in request.needs().items()}
-        fit = [has for has in resources.values() if all(has.get(n, 0) + 1e-9 >= a for n, a in each.items())]
-        found.append(Place(request, len(fit)))
-    return found
-
-
 def table(requests: Sequence[Request]) -> list[str]:
     """The placement that a run asks for, a line each."""
     lines = []
@@ -182,13 +163,12 @@ def placement(requests: Sequence[Request], patient: Patient) -> str:
     for node in patient.resources.values():
         for name, amount in node.items():
             has[name] = has.get(name, 0) + amount
-    remedy = "add nodes, or lower the numbers in the recipe"
-    if lines := lacking(requests, has):
-        raise Unfit(ResourceError, "; ".join(lines), remedy)
-    for place in places(requests, patient.resources):
-        if place.nodes == 0:
-            needs = ", ".join(f"{a / place.request.count:g} {n}" for n, a in place.request.needs().items())
-            raise Unfit(ResourceError, f"no node has room for one of {place.request.what} ({needs})", remedy)
+    lines = lacking(requests, has) or unplaced(requests, list(patient.resources.values()))
+    wait_s = patient.config.scaling.machine_wait_s
+    if lines and wait_s > 0:
+        raise Unseen(f"its autoscaler would have {wait_s:g} s to add machines: {'; '.join(lines)}")
+    if lines:
+        raise Unfit(ResourceError, "; ".join(lines), "add nodes, or lower the numbers in the recipe")
     asked = sum(request.count for request in requests)
     cpus = sum(request.count * request.cpus for request in requests)
     gpus = sum(request.count * request.gpus for request in requests)
