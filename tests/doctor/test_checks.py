@@ -43,10 +43,10 @@ def unseen(look: object, one: Patient, text: str) -> None:
     assert re.search(text, found.found), found
 
 
-def test_settings_that_no_run_of_this_method_can_have() -> None:
-    one = patient("engines.memory.backend=torch", "advice.distil_coef=0.5", recipe="mempi-doors")
-    bad(configured.settings, one, 2, r"✘ x  advice.distil_coef is 0.5: must be 0")
+def test_settings_that_no_run_can_begin_with() -> None:
     good(configured.settings, patient(), r"lamer-minesweeper: method lamer, 200 updates, 16 × 8 trials")
+    without = patient("advice.stage1.bank=/no/such/bank.jsonl", recipe="mempi-doors-stage1")
+    bad(configured.settings, without, 2, r"/no/such/bank.jsonl")
 
 
 def test_a_password_in_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +111,8 @@ def test_a_data_file_with_another_content(monkeypatch: pytest.MonkeyPatch, tmp_p
     one = patient("env.name=lab-db", "env.options={}", "env.placement=worker")
     bad(configured.data, one, 2, r"db_entry_dict.json.xz: not the content it should have → remove it and run")
     unseen(configured.data, patient(), "minesweeper needs no data files")
+    damaged.unlink()
+    unseen(configured.data, one, r"none of 2 known files is in .* \(AGENTMEM_DATA\)")
 
 
 def test_a_job_that_is_too_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

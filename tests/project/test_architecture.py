@@ -32,7 +32,7 @@ ROOF = {
     "advice": {"evaluation", "live", "models", "reporting"},
     "deploy": set(),
     "jobs": {"reporting"},
-    "doctor": {"fetch", "jobs", "live", "models", "reporting", "sinks"},
+    "doctor": {"fetch", "jobs", "live", "models", "reporting", "sinks", "training"},
     "control": {"reporting"},
 }
 FRAMEWORKS = {"ray", "vllm", "deepspeed"}

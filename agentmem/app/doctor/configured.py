@@ -21,7 +21,11 @@ def settings(patient: Patient) -> str:
     config = patient.config
     sink.check(config.telemetry.sinks)
     agent = config.policies["agent"]
-    if config.method != "mempi-stage1":
+    if config.method == "mempi-stage1":
+        from agentmem.app.training.stage1 import bank_of
+
+        bank_of(config)
+    else:
         preflight.check_method(config)
         if agent.endpoint is not None:
             preflight.check_endpoint(config, agent.endpoint)
@@ -95,7 +99,9 @@ def data(patient: Patient) -> str:
             how = f"remove it and run `agentmem data fetch {name}`" if source.url else source.note
             raise Unfit(ConfigError, f"{data_dir() / source.path}: not the content it should have", how)
     present = sum(found == "present" for found in states.values())
-    return f"{present} of {len(states)} files in {data_dir()} are there, with the right checksums"
+    if not present:
+        raise Unseen(f"none of {len(states)} known files is in {data_dir()} (AGENTMEM_DATA)")
+    return f"{present} of {len(states)} known files are in {data_dir()}, with the right checksums"
 
 
 def upload(patient: Patient) -> str:
