@@ -177,6 +177,11 @@ def test_an_address_that_is_none_and_one_that_nobody_answers_at() -> None:
         ConfigError, match=r"--address is 'head:6379': the address of the cluster's dashboard"
     ):
         Jobs("head:6379")
+    with pytest.raises(
+        ConfigError, match=r"--address names head with a user or password: a token goes"
+    ) as told:
+        Jobs("http://me:geheim@head:8265")
+    assert "geheim" not in str(told.value)
     with pytest.raises(InfrastructureError, match=r"^cluster at http://127.0.0.1:1: ConnectionError: "):
         Jobs("http://127.0.0.1:1")
 

@@ -1,8 +1,8 @@
 """Jobs of a Ray cluster, over its Jobs API: submit, follow, stop. Every error is one line.
 
 Ray's client reads its authentication from the environment: `RAY_AUTH_MODE`, and the token in `RAY_AUTH_TOKEN`
-or the file `RAY_AUTH_TOKEN_PATH`. It is never guessed by Ray's client, so it is set here where a token is
-given: the mode alone, and nothing is written.
+or the file `RAY_AUTH_TOKEN_PATH`. Without a mode it sends no token, so the mode is set here where a token is
+given.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,7 @@ RETRY_S, RETRY_EVERY_S = 30.0, 1.0
 """A head that has just started refuses jobs for some seconds (status 500: no agent is there yet)."""
 POLL_S = 0.5
 EARLY = "No available agent"
+_UNAUTHORISED = re.compile(r"status code 40[13]\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Jobs:
     """The Jobs API at an address. Raises ConfigError, InfrastructureError."""
 
     def __init__(self, address: str) -> None:
+        if "@" in urlsplit(address).netloc:
+            raise ConfigError(
+                f"--address names {urlsplit(address).hostname} with a user or password: a token goes into "
+                "RAY_AUTH_TOKEN, or into the file of RAY_AUTH_TOKEN_PATH"
+            )
         if urlsplit(address).scheme not in ("http", "https"):
             raise ConfigError(
                 f"--address is {address!r}: the address of the cluster's dashboard is needed, such as "
@@ -139,7 +146,7 @@ class Jobs:
             raise InfrastructureError("Ray's Jobs API needs `pip install 'agentmem[run]'`") from error
         except Exception as error:
             text = " ".join(str(error).split())
-            if type(error).__name__ == "AuthenticationError" or "401" in text[:80] or "403" in text[:80]:
+            if type(error).__name__ == "AuthenticationError" or _UNAUTHORISED.search(text):
                 raise InfrastructureError(
                     f"the cluster at {self.address} wants a token that it knows (RAY_AUTH_MODE is "
                     f"{os.environ.get('RAY_AUTH_MODE') or 'not set'}): set RAY_AUTH_MODE=token and "
