@@ -31,6 +31,7 @@ from agentmem.memory.advisor import Advice, advice_of
 from agentmem.sampling import Sample, SampleRequest, Sampling
 from agentmem.trajectory import Split
 from envs.base import PromptStyle
+from envs.prompt_kind import advises_in_messages
 from envs.registry import style as style_of
 
 T = TypeVar("T")
@@ -54,7 +55,8 @@ class Advisor:
         decision tokens, or that can't serve."""
         tokens = DecisionTokens.of(config.model)
         codec = ChatCodec(config.model, template_options=template_options or {})
-        codec.check_servable(messages=not isinstance(style.advise_prompt("", ""), str))
+        codec.check_servable(messages=advises_in_messages(style))
+        self._domains = set(style.each())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="advisor", daemon=True)
         self._thread.start()
@@ -118,17 +120,20 @@ class Advisor:
         observation: str,
         image: bytes | None = None,
         *,
+        domain: str = "",
         threshold: float | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Advice:
-        """One advice. Raises ConfigError for an image (this policy reads text alone) and for limits out of
+        """One advice. `domain`: which environment it is about, for a policy that advises several.
+
+        Raises ConfigError for an image (this policy reads text alone), an unknown domain, and limits out of
         range.
         """
         if image is not None:
             raise ConfigError("image: this memory policy reads text alone; give the observation in words")
         return self.submit(
-            task, observation, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+            task, observation, domain=domain, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
         ).result()
 
     def submit(
@@ -136,36 +141,44 @@ class Advisor:
         task: str,
         observation: str,
         *,
+        domain: str = "",
         threshold: float | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Future[Advice]:
         """`advise` without waiting, from any thread: for other event loops (`asyncio.wrap_future`)."""
         asked = self.advise_async(
-            task, observation, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+            task, observation, domain=domain, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
         )
         return asyncio.run_coroutine_threadsafe(asked, self._loop)
 
-    def advise_many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
-        """Advice on several (task, observation), as one batch."""
-        return self._run(self._many(questions))
+    def advise_many(self, questions: Sequence[tuple[str, str]], *, domain: str = "") -> list[Advice]:
+        """Advice on several (task, observation) of one domain, as one batch."""
+        return self._run(self._many(questions, domain))
 
     async def advise_async(
         self,
         task: str,
         observation: str,
         *,
+        domain: str = "",
         threshold: float | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Advice:
         """`advise`, in the advisor's own event loop."""
         self._check_limits(threshold, max_tokens, timeout_s)
+        if domain not in self._domains:
+            found = repr(domain) if domain else "missing"
+            known = ", ".join(sorted(self._domains))
+            allowed = f"must be one of {known}" if self._domains != {""} else "it advises on one environment"
+            raise ConfigError(f"domain is {found}: {allowed}")
         began = time.monotonic()
         request = AdviceRequest(
             id=str(next(self._numbers)),
             task=task,
             observation=observation,
+            domain=domain,
             threshold=threshold,
             max_tokens=max_tokens,
             timeout_s=timeout_s,
@@ -197,8 +210,9 @@ class Advisor:
         if timeout_s is not None and not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s:g}: must be above 0")
 
-    async def _many(self, questions: Sequence[tuple[str, str]]) -> list[Advice]:
-        return await asyncio.gather(*(self.advise_async(*question) for question in questions))
+    async def _many(self, questions: Sequence[tuple[str, str]], domain: str) -> list[Advice]:
+        asked = (self.advise_async(*question, domain=domain) for question in questions)
+        return await asyncio.gather(*asked)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

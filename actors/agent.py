@@ -40,7 +40,7 @@ from agentmem.memory.embedding import CachedEmbedder, load_embedder
 from agentmem.replay import ReplayBuffer
 from agentmem.telemetry.tracing import close_traces, open_traces
 from agentmem.trajectory import Split, Ticket, Trial
-from envs.base import View
+from envs.prompt_kind import acts_in_messages
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -112,7 +112,6 @@ class AgentActor:
         """The agent's policy with the sampling parameters of each split. Raises what makes it unfit."""
         settings = self._settings
         by_split = {Split.TRAIN: settings.sampling, Split.EVAL: settings.eval_sampling}
-        raw = isinstance(self._style.act_prompt(View(observation="")), str)
         if settings.endpoint is not None:
             self._endpoint = at = Endpoint(
                 settings.endpoint, settings.model, context_length=settings.context_length
@@ -121,11 +120,14 @@ class AgentActor:
                 split: EndpointPolicy(settings.policy, at, by_kind) for split, by_kind in by_split.items()
             }
         if not settings.model:
-            return dict.fromkeys(by_split, ScriptedPolicy(settings.policy, settings.env.scripted_agent()))
+            player = settings.env.scripted_agent(settings.script)
+            return dict.fromkeys(by_split, ScriptedPolicy(settings.policy, player))
         codec = ChatCodec(settings.model, template_options=settings.template_options)
-        codec.check_servable(messages=not raw)
-        if settings.advice is not None and not raw:
-            check_shows_hints(codec, self._style)
+        messages = acts_in_messages(self._style)
+        codec.check_servable(messages=messages)
+        if settings.advice is not None and messages:
+            for style in self._style.each().values():
+                check_shows_hints(codec, style)
         return {
             split: EnginePolicy(
                 settings.policy,
@@ -196,7 +198,7 @@ class AgentActor:
         conversation = self._policies[split].conversation()
         tips = None
         if self._tips is not None and isinstance(conversation, Conversation):
-            tips = self._tips.of(ticket, conversation, self._style)
+            tips = self._tips.of(ticket, conversation, self._style.of(ticket.task.domain))
         advisor = None if self._advice is None else self._advice.of(ticket)
         env = await self._envs.open()
         try:

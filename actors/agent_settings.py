@@ -10,7 +10,7 @@ import msgspec
 from actors.rollout.env_wire import EnvSettings
 from actors.rollout.tips import TipRules
 from agentmem.config.endpoint import EndpointConfig
-from agentmem.config.schema import SCRIPTED, RunConfig, SamplingConfig
+from agentmem.config.schema import RunConfig, SamplingConfig
 from agentmem.failures import ConfigError
 from agentmem.replay import Settings as ReplaySettings
 from agentmem.sampling import Sampling
@@ -41,6 +41,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     """Directory with the tokenizer of the policy's model; empty: the environment's scripted agent plays. Of
     an `endpoint`: the model's name there."""
+    script: str = ""
+    """Which of the environment's scripted agents plays, if one does; empty: the usual one."""
     endpoint: EndpointConfig | None = None
     """Where others serve the policy; its key is read from the environment of the agent actor."""
     policy: str = "agent"
@@ -97,7 +99,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             ),
             placement=config.env.placement,
             remember_turns=config.env.remember_turns,
-            model=model or ("" if agent.model == SCRIPTED else agent.model),
+            model=model or ("" if agent.script is not None else agent.model),
+            script=agent.script or "",
             endpoint=agent.endpoint,
             template_options=agent.template_options,
             context_length=agent.context_length,

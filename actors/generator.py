@@ -25,6 +25,7 @@ from agentmem.config.schema import RunConfig
 from agentmem.failures import Failure
 from agentmem.sampling import Sampling
 from agentmem.trajectory import Split
+from envs.prompt_kind import advises_in_messages
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -83,7 +84,7 @@ class MemoryGenerator:
         settings = self._settings
         style = settings.env.style()
         codec = ChatCodec(settings.model, template_options=settings.template_options)
-        codec.check_servable(messages=not isinstance(style.advise_prompt("", ""), str))
+        codec.check_servable(messages=advises_in_messages(style))
         self._client = EngineClient({}, request_s=settings.timeout_s)
         self._advising = Advising(
             self._name,

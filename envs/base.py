@@ -87,6 +87,8 @@ class View:
     hint: str | None = None
     instruction: str = ""
     """The instance's own task text, where it has one (`info["instruction"]` of reset)."""
+    domain: str = ""
+    """Which environment of a mixture it is from (`envs.domains`); empty: of no mixture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,14 @@ class PromptStyle(ABC):
     #: The same for tips.
     max_tip_chars: ClassVar[int] = 700
 
+    def of(self, domain: str) -> PromptStyle:
+        """The style for instances of a domain: itself, unless the environment is a mixture of several."""
+        return self
+
+    def each(self) -> dict[str, PromptStyle]:
+        """The styles of all domains by their names; without domains itself, under the empty name."""
+        return {"": self}
+
     @abstractmethod
     def act_prompt(self, view: View) -> Prompt:
         """The prompt that asks for the next action. Pure function of the view."""
@@ -223,3 +233,7 @@ class EnvSpec:
     venv: str | None = None
     """The virtual environment of its own that holds `requires` (see `interpreter.py`). The module must then
     import without those packages; only `make` and the environment itself may use them."""
+    mixes: bool = False
+    """It consists of other environments, which its options name. Its module then has `parts(options, split)
+    -> list[Part]` (`envs.domains`), `weights(options)`, `listing_actions(options)` and `needs(options, entry)
+    -> EnvSpec`, and its `check` takes the options."""

@@ -1,7 +1,8 @@
 """Options of an environment: a frozen dataclass made from a plain dictionary, with errors of one clear line.
 
-An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, `tuple[..., ...]` or
-another such class) with defaults, and checks its ranges in `__post_init__` by `require`.
+An options class declares plain types (`int`, `float`, `bool`, `str`, `Literal[...]`, `tuple[..., ...]`,
+`Mapping[str, ...]` or another such class; `Any` for what others check) with defaults, and checks its ranges
+in `__post_init__` by `require`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ def _value(kind: Any, key: str, value: Any) -> Any:
     if get_origin(kind) is tuple:
         require(isinstance(value, list | tuple), key, value, "a list")
         return tuple(_value(get_args(kind)[0], f"{key}[{i}]", item) for i, item in enumerate(value))
+    if get_origin(kind) is Mapping:
+        require(isinstance(value, Mapping), key, value, "a mapping")
+        return {name: _value(get_args(kind)[1], f"{key}.{name}", item) for name, item in value.items()}
+    if kind is Any:
+        return value
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, kind):
             return value

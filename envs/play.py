@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envs.base import Instance, ParsedAction, TextEnv, View
+from envs.base import Instance, ParsedAction, PromptStyle, View
+from envs.domains import domain_of
 from envs.memory import peak_mib, tree_mib
 from envs.options import EnvSetupError
-from envs.registry import instances, make, spec, validate_options
+from envs.registry import instances, listing_actions, make, spec, validate_options
 
 _PAIR = re.compile(r"\(?(\d+)[\s,]+(\d+)\)?")
 _LOOK_S = 0.5
@@ -35,7 +36,8 @@ def play(
     try:
         first = instances(name, options, "eval")[0] if instance is None else instance
         observation, info = env.reset(options={"instance": first})
-        output_fn(_introduction(env, observation, info))
+        style = env.style.of(domain_of(first))
+        output_fn(_introduction(style, observation, info))
         output_fn(HELP)
         total, turns = 0.0, 0
         while True:
@@ -47,7 +49,7 @@ def play(
                 observation, info = env.restart()
                 total, turns = 0.0, 0
                 continue
-            action = _read(env, answer)
+            action = _read(style, answer)
             observation, reward, terminated, truncated, info = env.step(action.text)
             total, turns = total + reward, turns + 1
             remark = " (not a possible action)" if info["invalid"] else ""
@@ -60,17 +62,17 @@ def play(
         env.close()
 
 
-def _read(env: TextEnv, answer: str) -> ParsedAction:
+def _read(style: PromptStyle, answer: str) -> ParsedAction:
     """A person's answer, written like a model's, or without its tags, or a cell as `2 3`."""
     cell = _PAIR.fullmatch(answer)
     written = f"({cell[1]},{cell[2]})" if cell else answer
-    action = env.style.parse_action(written)
-    return env.style.parse_action(f"<action>{written}</action>") if action.invalid else action
+    action = style.parse_action(written)
+    return style.parse_action(f"<action>{written}</action>") if action.invalid else action
 
 
-def _introduction(env: TextEnv, observation: str, info: Mapping[str, Any]) -> str:
+def _introduction(style: PromptStyle, observation: str, info: Mapping[str, Any]) -> str:
     instruction = info.get("instruction", "")
-    prompt = env.style.act_prompt(View(observation, instruction=instruction))
+    prompt = style.act_prompt(View(observation, instruction=instruction))
     if isinstance(prompt, str):
         return f"A model sees: {prompt}"
     rules = [message.content for message in prompt if message.role == "system"]
@@ -102,11 +104,10 @@ def bench(
     `peak_tree_mib` of it with all that it started (see `memory`; looked at now and then).
     """
     if seconds is None:
-        seconds = 3.0 if spec(name).light else 20.0
+        seconds = 3.0 if spec(name, options).light else 20.0
     settings = dict(options)
     known = validate_options(name, settings)
-    if hasattr(known, "admissible"):
-        settings["admissible"] = True
+    settings = dict(listing_actions(name, settings))
     limit = getattr(known, "max_turns", 50)
     rng = random.Random(0)
     boards = instances(name, settings, "train")
@@ -119,7 +120,9 @@ def bench(
     try:
         while done < steps if steps is not None else clock() - started < seconds or done == 0:
             at = clock()
-            env.reset(options={"instance": boards[rng.randrange(len(boards))]})
+            board = boards[rng.randrange(len(boards))]
+            style = env.style.of(domain_of(board))
+            env.reset(options={"instance": board})
             spent["reset"] += clock() - at
             at = clock()
             observation, _ = env.restart()
@@ -134,8 +137,8 @@ def bench(
                 else:
                     raise EnvSetupError(f"{name} names no actions, so it can't be measured so")
                 at = clock()
-                env.style.act_prompt(View(observation, episode=turn % 3, episodes=3))
-                env.style.parse_action(answer)
+                style.act_prompt(View(observation, episode=turn % 3, episodes=3))
+                style.parse_action(answer)
                 observation, _, over, cut, _ = env.step(answer)
                 spent["step"] += clock() - at
                 done += 1

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from envs.base import EpisodeRecord, Message, ParsedAction, ParsedReflection, Prompt, PromptStyle, View
 from envs.chat import THINK_FIRST, ChatStyle
+from envs.mixture.style import MixtureStyle
 from envs.options import EnvSetupError
 
 RECIPE, ZERO_SHOT, REACT = "recipe", "zero-shot", "react"
@@ -40,6 +41,8 @@ def prompted(style: PromptStyle, prompting: str) -> PromptStyle:
         raise EnvSetupError(f"prompting is {prompting!r}: known are {', '.join(PROMPTINGS)}")
     if prompting == RECIPE:
         return style
+    if isinstance(style, MixtureStyle):
+        return MixtureStyle({domain: prompted(each, prompting) for domain, each in style.styles.items()})
     if not isinstance(style, ChatStyle):
         raise EnvSetupError(
             f"prompting is {prompting!r}: this needs prompts in chat messages, and the environment's format "

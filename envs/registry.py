@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
 from envs.base import EnvSpec, Instance, PromptStyle, TextEnv
+from envs.domains import Part
 from envs.interpreter import interpreter, missing_packages
 from envs.options import EnvSetupError, parse_options
 from envs.scripted import ScriptedAgent
@@ -24,11 +26,15 @@ __all__ = [
     "EnvSetupError",
     "check",
     "instances",
+    "listing_actions",
     "make",
+    "parts",
+    "scripted_agent",
     "spec",
     "style",
     "validate_options",
     "warm_start",
+    "weights",
 ]
 
 SPLITS = ("train", "eval")
@@ -80,6 +86,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             venv="browser",
         ),
         EnvSpec(
+            name="mixture",
+            summary="Several of these in one run, mixed by weight, for one policy (own code)",
+            module="envs.mixture",
+            mixes=True,
+        ),
+        EnvSpec(
             name="scienceworld",
             summary="Elementary-school science in a simulated house: 30 tasks, 7,207 variations (needs Java)",
             module="envs.scienceworld",
@@ -127,16 +139,27 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
 }
 
 
-def spec(name: str) -> EnvSpec:
-    """The entry of this name."""
+def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvSpec:
+    """The entry of this name; of a mixture with `options`, with what its domains need."""
     if name not in ENVIRONMENTS:
         raise EnvSetupError(f"unknown environment {name!r}: known are {', '.join(sorted(ENVIRONMENTS))}")
-    return ENVIRONMENTS[name]
+    entry = ENVIRONMENTS[name]
+    if options is None or not entry.mixes:
+        return entry
+    module = _module(name)
+    needed: EnvSpec = module.needs(_options(module, name, options), entry)
+    return needed
 
 
-def check(name: str) -> list[str]:
-    """What is missing before this environment can be used, and how to get it, a line each. Empty: nothing."""
+def check(name: str, options: Mapping[str, Any] | None = None) -> list[str]:
+    """What is missing before this environment can be used, and how to get it, a line each. Empty: nothing.
+
+    `options`: of a mixture, for what its domains lack."""
     entry = spec(name)
+    if entry.mixes:
+        module = _module(name)
+        lacking: list[str] = module.check(None if options is None else _options(module, name, options))
+        return lacking
     try:
         missing = missing_packages(entry.requires, interpreter(entry))
     except EnvSetupError as error:
@@ -177,6 +200,35 @@ def instances(name: str, options: Mapping[str, Any], split: str) -> Sequence[Ins
     return found
 
 
+def parts(name: str, options: Mapping[str, Any], split: str) -> list[Part]:
+    """`instances` by domain, each as its own environment calls them; an environment that is no mixture is one
+    domain without a name."""
+    if not spec(name).mixes:
+        return [Part("", name, instances(name, options, split))]
+    module = _module(name)
+    found: list[Part] = module.parts(_options(module, name, options), split)
+    return found
+
+
+def weights(name: str, options: Mapping[str, Any]) -> dict[str, float]:
+    """The share of training that each domain gets, relative to the others'; empty without domains."""
+    if not spec(name).mixes:
+        return {}
+    module = _module(name)
+    found: dict[str, float] = module.weights(_options(module, name, options))
+    return found
+
+
+def listing_actions(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the listing of admissible actions switched on, where there is such a switch."""
+    module = _module(name)
+    known = _options(module, name, options)
+    if spec(name).mixes:
+        listed: Mapping[str, Any] = module.listing_actions(known)
+        return listed
+    return {**options, "admissible": True} if "admissible" in {f.name for f in fields(known)} else options
+
+
 def warm_start(name: str, options: Mapping[str, Any]) -> WarmStart | None:
     """Words and demonstrations for a tiny word-level model; None where prompts aren't of a compact format."""
     module = _module(name)
@@ -185,8 +237,11 @@ def warm_start(name: str, options: Mapping[str, Any]) -> WarmStart | None:
     return made
 
 
-def scripted_agent(name: str, options: Mapping[str, Any]) -> ScriptedAgent:
-    """The player that an environment brings itself. Raises EnvSetupError where it brings none."""
+def scripted_agent(name: str, options: Mapping[str, Any], script: str = "") -> ScriptedAgent:
+    """The player that an environment brings itself: of several the one of this name, else the usual one.
+
+    Raises EnvSetupError where it brings none, or none of this name.
+    """
     module = _module(name)
     offered = getattr(module, "scripted_agent", None)
     if offered is None:
@@ -194,7 +249,7 @@ def scripted_agent(name: str, options: Mapping[str, Any]) -> ScriptedAgent:
         raise EnvSetupError(
             f"environment {name} has no scripted agent; of the light ones these have: {', '.join(having)}"
         )
-    made: ScriptedAgent = offered(_options(module, name, options))
+    made: ScriptedAgent = offered(_options(module, name, options), script)
     return made
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.base import Instance, View
+from envs.domains import domain_of
 from envs.registry import ENVIRONMENTS, check, instances, make
 
 HOSTILE = (
@@ -53,7 +54,9 @@ def selftest(name: str, options: Mapping[str, Any], instance: Instance | None = 
         took = time.perf_counter() - at
         fresh = info.get("success") is False and info.get("invalid") is False
         found.append(Finding(fresh, f"reset of instance {chosen!r} in {took:.3f} s: {len(first)} characters"))
-        prompt = env.style.act_prompt(View(first, instruction=info.get("instruction", "")))
+        prompt = env.style.of(domain_of(chosen)).act_prompt(
+            View(first, instruction=info.get("instruction", ""))
+        )
         found.append(Finding(bool(prompt), "its situation becomes a prompt"))
         harmless = 0
         for action in HOSTILE:

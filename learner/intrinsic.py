@@ -63,7 +63,7 @@ class IntrinsicRewards:
 
     def _scope(self, task: Task) -> str:
         if self._config.scope == "environment":
-            return task.environment
+            return task.world
         return f"{task.environment}:{task.instance}"
 
     def state(self) -> dict[str, Any]:

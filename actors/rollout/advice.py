@@ -82,8 +82,14 @@ class TrialAdvisor:
         shared, ticket = self.shared, self.ticket
         request = AdviceRequest(
             id=shared.generators.next_id(),
-            task=task_text(shared.environment, shared.style, situation.instruction, situation.observation),
+            task=task_text(
+                shared.environment,
+                shared.style.of(ticket.task.domain),
+                situation.instruction,
+                situation.observation,
+            ),
             observation=situation.observation,
+            domain=ticket.task.domain,
             branch=ticket.mode.advice,
             split=ticket.task.split,
         )

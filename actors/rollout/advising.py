@@ -49,6 +49,8 @@ class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     observation: str
     branch: str = "free"
     split: Split = Split.EVAL
+    domain: str = ""
+    """Which environment of a mixture it is about: that one's style asks."""
     threshold: float | None = None
     """τ of this question alone; None, here and below: what was set at the start."""
     max_tokens: int | None = None
@@ -137,8 +139,6 @@ class Advising:
         }
         # Room for the decision and the hint.
         self._longest = context_length - 1 - max(s.max_tokens for s in hints.values())
-        # Formats of raw text are made of words for small models.
-        self._sentences = not isinstance(style.advise_prompt("", ""), str)
         self._threshold, self._timeout_s = threshold, timeout_s
         self._stats = AdvisingStats(name=name)
         self._in_flight = 0
@@ -166,7 +166,9 @@ class Advising:
         return Advised(id=request.id, turn=turn, gap=gap)
 
     async def _answer(self, request: AdviceRequest) -> tuple[Turn, float | None]:
-        prompt, tokens, split = self._prompt(request), self._tokens, request.split
+        style = self._style.of(request.domain)
+        asked_in = style.advise_prompt(request.task, request.observation)
+        prompt, tokens, split = self._fitting(self._codec.encode(asked_in)), self._tokens, request.split
         decision, logprob, gap, forced = Decision.GENERATE, math.nan, None, 1
         choice = self._choices[split]
         versions: tuple[int, ...] = ()
@@ -205,12 +207,12 @@ class Advising:
             forced,
             gap=gap,
             finish=hint.finish_reason,
-            text=kept_hint(text, hint.finish_reason, sentences=self._sentences),
+            # Formats of raw text are made of words for small models.
+            text=kept_hint(text, hint.finish_reason, sentences=not isinstance(asked_in, str)),
         )
         return turn, gap
 
-    def _prompt(self, request: AdviceRequest) -> tuple[int, ...]:
-        ids = self._codec.encode(self._style.advise_prompt(request.task, request.observation))
+    def _fitting(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         if len(ids) > self._longest:
             self._count(prompt_cut=1)
         return keep_ends(ids, self._longest)

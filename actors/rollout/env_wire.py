@@ -43,7 +43,7 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
         cls, name: str, options: dict[str, Any], prompting: str = RECIPE, step_wait_s: float = 0.0
     ) -> EnvSettings:
         """From the registry."""
-        entry = spec(name)
+        entry = spec(name, options)
         return cls(
             name=name,
             module=entry.module,
@@ -56,7 +56,7 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def python(self) -> str:
         """The Python of its host processes on this machine."""
-        return interpreter(spec(self.name)) if self.own_venv else sys.executable
+        return interpreter(spec(self.name, self.options)) if self.own_venv else sys.executable
 
     def make(self) -> TextEnv:
         """An environment."""
@@ -70,10 +70,10 @@ class EnvSettings(msgspec.Struct, frozen=True, kw_only=True):
         module = importlib.import_module(self.module)
         return prompted(module.style(parse_options(module.Options, self.options)), self.prompting)
 
-    def scripted_agent(self) -> ScriptedAgent:
-        """The player that it brings itself."""
+    def scripted_agent(self, script: str = "") -> ScriptedAgent:
+        """The player that it brings itself; of several the one of this name."""
         module = importlib.import_module(self.module)
-        made: ScriptedAgent = module.scripted_agent(parse_options(module.Options, self.options))
+        made: ScriptedAgent = module.scripted_agent(parse_options(module.Options, self.options), script)
         return made
 
 

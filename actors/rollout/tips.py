@@ -76,7 +76,7 @@ class TipCounts:
 
 def book_of(task: Task, scope: str) -> str:
     """The name of the book that a task's tips stand in."""
-    return task.environment if scope == "environment" else f"{task.environment}:{task.instance}"
+    return task.world if scope == "environment" else f"{task.environment}:{task.instance}"
 
 
 class AgentTips:

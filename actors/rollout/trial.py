@@ -95,6 +95,7 @@ class _Play:
         "_sampled",
         "_saved_wall_s",
         "_strategy",
+        "_style",
         "_ticket",
         "_tips",
         "_turns",
@@ -112,6 +113,7 @@ class _Play:
         advisor: Advisor | None,
     ) -> None:
         self._ticket, self._env, self._policy = ticket, env, policy
+        self._style = env.style.of(ticket.task.domain)
         self._strategy, self._limits, self._tips = strategy, limits, tips
         self._advisor = advisor
         self._advice: list[Turn] = list(saved.advice) if saved else []
@@ -120,7 +122,7 @@ class _Play:
         self._episodes: list[Episode] = list(saved.episodes) if saved else []
         self._reflections: list[Turn] = list(saved.reflections) if saved else []
         self._saved_wall_s = saved.wall_s if saved else 0.0
-        self._remarks = [env.style.parse_reflection(turn.response).text for turn in self._reflections]
+        self._remarks = [self._style.parse_reflection(turn.response).text for turn in self._reflections]
         counts = saved.token_counts() if saved else {}
         self._sampled = sum(count for kind, count in counts.items() if kind != TurnKind.ADVISE)
         self._turns: list[Turn] = []
@@ -196,9 +198,10 @@ class _Play:
         return self._limits.tokens is not None and self._sampled >= self._limits.tokens
 
     async def _episode(self, situation: Situation) -> None:
-        env, policy, style = self._env, self._policy, self._env.style
+        env, policy, style = self._env, self._policy, self._style
         index, limit, max_turns = len(self._episodes), self._limits.tokens, self._limits.max_turns
         episodes, instruction = self._strategy.episodes, situation.instruction
+        domain = self._ticket.task.domain
         memory, hint = self._strategy.memory.recall(self._episodes, self._remarks), self._hint(index)
         observation, admissible = situation.observation, situation.admissible
         self._observation, self._recalled = observation, ()
@@ -215,7 +218,9 @@ class _Play:
             if limit is not None and self._sampled >= limit:
                 stop = StopReason.TOKEN_LIMIT
                 break
-            view = View(observation, steps, admissible, index, episodes, memory, (), hint, instruction)
+            view = View(
+                observation, steps, admissible, index, episodes, memory, (), hint, instruction, domain
+            )
             snapshot = ""
             if book is not None:
                 found, snapshot = await book.recall(view)
@@ -287,7 +292,7 @@ class _Play:
 
     async def _ask(self, view: View) -> tuple[Reply | None, int]:
         """The reply to a view, and how many pieces of memory had to be left out of its prompt."""
-        style, policy, dropped = self._env.style, self._policy, 0
+        style, policy, dropped = self._style, self._policy, 0
         student = None
         while True:
             if self._strategy.student_prompts:
@@ -328,11 +333,12 @@ class _Play:
             tips=self._recalled,
             hint=self._hint(episode.index),
             instruction=instruction,
+            domain=self._ticket.task.domain,
         )
 
     async def _reflect(self, instruction: str) -> None:
         """The turn between the last finished episode and the next."""
-        style, episode = self._env.style, self._episodes[-1]
+        style, episode = self._style, self._episodes[-1]
         record, view = record_of(episode), self._looking_back(instruction)
         # A reflection that doesn't fit stays as an empty, invalid turn: later ones keep their places.
         reply = await self._policy.respond(style.reflect_prompt(view, record), _REFLECT)

@@ -63,6 +63,7 @@ def ask(
     observation: Annotated[
         str, typer.Option(help="What the agent sees first; `-` reads it from stdin.")
     ] = "",
+    domain: Annotated[str, typer.Option(help="Of a policy for several environments: which it is.")] = "",
     recipe: Recipe = None,
     overrides: Overrides = None,
     threshold: Annotated[float | None, typer.Option(help="τ of this question.")] = None,
@@ -77,5 +78,7 @@ def ask(
     source = source_of(target, recipe, overrides or ())
     seen = sys.stdin.read() if observation == STDIN else observation
     with open_advisor(source) as advisor:
-        said = advisor.advise(query, seen, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s)
+        said = advisor.advise(
+            query, seen, domain=domain, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+        )
     typer.echo(msgspec.json.encode(said).decode())

@@ -303,12 +303,12 @@ def _options(overrides: list[str] | None) -> dict[str, object]:
     return parse_assignments(overrides or ())
 
 
-def _in_its_own_python(name: str) -> None:
+def _in_its_own_python(name: str, options: dict[str, object]) -> None:
     """Become this command in the environment's own virtual environment, if it has one and this isn't it."""
     from envs.interpreter import interpreter, runs_here
     from envs.registry import spec
 
-    python = interpreter(spec(name))
+    python = interpreter(spec(name, options))
     if not runs_here(python):
         os.execv(python, [python, "-m", "agentmem", *sys.argv[1:]])
 
@@ -327,7 +327,7 @@ def envs_check(name: str, overrides: Overrides = None) -> None:
     from envs.registry import check
     from envs.selftest import selftest
 
-    missing = check(name)
+    missing = check(name, _options(overrides))
     if missing:
         typer.echo("\n".join(missing))
         raise typer.Exit(1)
@@ -348,7 +348,7 @@ def envs_play(
     """Play an environment in the terminal."""
     from envs.play import play
 
-    _in_its_own_python(name)
+    _in_its_own_python(name, _options(overrides))
     play(name, _options(overrides), instance=instance)
 
 
@@ -361,7 +361,7 @@ def envs_bench(
     """Steps per second, reset time and memory."""
     from envs.play import bench
 
-    _in_its_own_python(name)
+    _in_its_own_python(name, _options(overrides))
     for key, value in bench(name, _options(overrides), seconds=seconds).items():
         typer.echo(f"{key:<20} {value:,.3f}")
 

@@ -174,7 +174,7 @@ def _model_of(tree: Tree) -> object:
 def _is_tiny(model: object) -> bool:
     """`tiny`, or a directory with a model that was made as one (and trained on, perhaps). A script plays what
     tiny models play."""
-    if model in (None, "tiny", SCRIPTED):
+    if model in (None, "tiny") or str(model).partition(":")[0] == SCRIPTED:
         return True
     config = Path(str(model)) / "config.json"
     try:

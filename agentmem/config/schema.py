@@ -162,7 +162,8 @@ class PolicyConfig(Section):
 
     model: str
     """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path. `scripted`: the player
-    that the environment offers (for an agent that isn't trained; it needs neither model nor engines)."""
+    that the environment offers (for an agent that isn't trained; it needs neither model nor engines);
+    `scripted:NAME`: another one of its players."""
     endpoint: EndpointConfig | None = None
     """Where an agent that isn't trained is served by others; `model` is then its name there."""
     trained: bool = True
@@ -175,9 +176,15 @@ class PolicyConfig(Section):
     warmup: WarmupConfig = WarmupConfig()
 
     @property
+    def script(self) -> str | None:
+        """Which of the environment's players it is, empty for the usual one; None: it is a model."""
+        kind, _, name = self.model.partition(":")
+        return name if kind == SCRIPTED else None
+
+    @property
     def served(self) -> bool:
         """Whether engines of this run serve it."""
-        return self.model != SCRIPTED and self.endpoint is None
+        return self.script is None and self.endpoint is None
 
 
 class EngineConfig(Section):
@@ -420,9 +427,9 @@ class RunConfig(Section):
 
     def _check_frozen(self, name: str, policy: PolicyConfig, refuse: Refuse) -> None:
         """A policy without engines here: a script, or at an endpoint."""
-        scripted = policy.model == SCRIPTED
+        scripted = policy.script is not None
         key = f"policies.{name}.model" if scripted else f"policies.{name}.endpoint"
-        found = SCRIPTED if scripted else policy.endpoint and policy.endpoint.url
+        found = policy.model if scripted else policy.endpoint and policy.endpoint.url
         if name != "agent":
             refuse(key, found, "only policy 'agent' can be a script or at an endpoint")
         if scripted and policy.endpoint is not None:

@@ -7,13 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentmem.failures import ConfigError
-from agentmem.trajectory import Mode, Split, Task, Ticket
+from agentmem.trajectory import Mode, Split, Task, Ticket, domain_of
+
+
+def by_domain(instances: Sequence[str | int]) -> dict[str, Sequence[str | int]]:
+    """The instances of each domain of a mixture, in their order; all under the empty name if it is none."""
+    if not instances or not domain_of(instances[0]):
+        return {"": instances}
+    found: dict[str, list[str | int]] = {}
+    for instance in instances:
+        found.setdefault(domain_of(instance), []).append(instance)
+    return dict(found)
 
 
 def evaluation_instances(instances: Sequence[str | int], n: int, seed: int) -> list[str | int]:
-    """`n` held-out instances (all, if there are fewer): the same ones for the same seed."""
-    order = np.random.default_rng(seed).permutation(len(instances))[:n]
-    return [instances[int(i)] for i in order]
+    """`n` held-out instances (all, if there are fewer): the same ones for the same seed.
+
+    Of a mixture's domains as many each, the first ones one more where it doesn't come out even; a domain with
+    fewer gives all it has, and isn't made up for. Each domain's are those of its environment alone.
+    """
+    domains = by_domain(instances)
+    chosen = []
+    for place, own in enumerate(domains.values()):
+        count = n // len(domains) + (place < n % len(domains))
+        order = np.random.default_rng(seed).permutation(len(own))[:count]
+        chosen += [own[int(i)] for i in order]
+    return chosen
 
 
 def evaluation_tickets(

@@ -17,7 +17,7 @@ import msgspec
 from agentmem.failures import ConfigError
 from agentmem.jsonl import LineWriter
 from agentmem.memory.advisor import advice_of
-from agentmem.trajectory import Episode, Trial, Turn
+from agentmem.trajectory import Episode, Trial, Turn, domain_of
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,11 @@ class TrialLine(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the episodes that it stands before."""
     remembered: bool = False
     """Not played again: the same scripted agent had been given the same hint on the same instance before."""
+
+    @property
+    def domain(self) -> str:
+        """Which environment of a mixture the task is from; empty: of no mixture."""
+        return domain_of(self.instance)
 
     @property
     def solved(self) -> list[bool]:

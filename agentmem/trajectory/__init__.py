@@ -11,6 +11,7 @@ from agentmem.trajectory.structs import (
     Trial,
     Turn,
     TurnKind,
+    domain_of,
 )
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "Turn",
     "TurnKind",
     "decode_trial",
+    "domain_of",
     "encode_trial",
 ]

@@ -7,6 +7,7 @@ up to N *episodes* on the same instance from the same initial state. A *turn* is
 from __future__ import annotations
 
 import math
+import re
 from enum import StrEnum
 
 import msgspec
@@ -50,6 +51,16 @@ class Split(StrEnum):
     EVAL = "eval"
 
 
+_NAMED = re.compile(r"@([a-z0-9][a-z0-9_-]*)[/#]")
+
+
+def domain_of(instance: str | int) -> str:
+    """The domain of an instance of a mixture of environments, which is called `@DOMAIN/INSTANCE` or
+    `@DOMAIN#NUMBER` (`envs.domains`); empty for any other."""
+    found = _NAMED.match(instance) if isinstance(instance, str) else None
+    return "" if found is None else found[1]
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of an environment. `instance` is whatever addresses it: a path, an index, a seed."""
 
@@ -57,6 +68,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     instance: str | int
     split: Split = Split.TRAIN
     group: str = ""
+
+    @property
+    def domain(self) -> str:
+        """Which environment of a mixture the instance is from; empty: of no mixture."""
+        return domain_of(self.instance)
+
+    @property
+    def world(self) -> str:
+        """What a memory is of that isn't of the instance alone: the environment, in a mixture the domain."""
+        return f"{self.environment}/{self.domain}" if self.domain else self.environment
 
 
 class Mode(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from envs.alfworld.text import TextStyle
 from envs.alfworld.words import hints, vocabulary
 from envs.base import Instance, PromptStyle
 from envs.options import EnvSetupError
+from envs.scripted import ScriptedAgent, chosen
 from envs.warmstart import WarmStart
 
 __all__ = ["Options", "check", "instances", "make", "scripted_agent", "style", "warm_start"]
@@ -34,9 +35,11 @@ def make(options: Options) -> AlfWorld:
     return AlfWorld(options, style(options))
 
 
-def scripted_agent(options: Options) -> Searcher:
-    """A player that searches in a poor order, and heeds hints on where to look."""
-    return Searcher()
+def scripted_agent(options: Options, script: str = "") -> ScriptedAgent:
+    """A player that searches in a poor order, and heeds hints on where to look. `reversed`: one that searches
+    the places in the opposite order."""
+    agents: dict[str, ScriptedAgent] = {"searcher": Searcher(), "reversed": Searcher(backwards=True)}
+    return chosen(agents, script, "alfworld")
 
 
 def warm_start(options: Options) -> WarmStart | None:

@@ -45,15 +45,20 @@ class _Known:
         return next(fitting, f"{kind} 1")
 
 
+@dataclass(frozen=True, slots=True)
 class Searcher:
     """See the module's docstring."""
+
+    backwards: bool = False
+    """Search from the end of the room's list, where a hint doesn't say otherwise."""
 
     def respond(self, view: View) -> str:
         """One command in action tags. Raises ValueError for a task unknown to ALFWorld."""
         goal = goal_of(view.instruction)
         known = _known(view, goal)
         put = "put {} in/on {}" if "in/on PLACE" in view.instruction else "move {} to {}"
-        return f"<action>{_next(goal, known, _order(known.places, view.hint or ''), put)}</action>"
+        order = _order(known.places, view.hint or "", backwards=self.backwards)
+        return f"<action>{_next(goal, known, order, put)}</action>"
 
 
 def kinds_named(hint: str, places: Sequence[str]) -> list[str]:
@@ -64,10 +69,11 @@ def kinds_named(hint: str, places: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(word for word in singular if word in kinds))
 
 
-def _order(places: Sequence[str], hint: str) -> list[str]:
+def _order(places: Sequence[str], hint: str, *, backwards: bool) -> list[str]:
     named = kinds_named(hint, places)
     first = [place for kind in named for place in reversed(places) if _kind(place) == kind]
-    return [*first, *(place for place in places if place not in first)]
+    others = reversed(places) if backwards else places
+    return [*first, *(place for place in others if place not in first)]
 
 
 def _known(view: View, goal: Goal) -> _Known:

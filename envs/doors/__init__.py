@@ -12,6 +12,7 @@ from envs.doors.house import instances
 from envs.doors.options import Options
 from envs.doors.scripted import Guest
 from envs.doors.text import TextStyle
+from envs.scripted import ScriptedAgent, chosen
 from envs.warmstart import WarmStart
 
 __all__ = ["Options", "instances", "make", "scripted_agent", "style", "warm_start"]
@@ -28,12 +29,15 @@ def make(options: Options) -> Doors:
 
 
 def warm_start(options: Options) -> WarmStart | None:
-    """Words and demonstrator of the compact format."""
-    if options.format != "compact":
+    """Words and demonstrator of the compact format; words and random hints where only advice is in words."""
+    play = partial(demonstrations, options) if options.format == "compact" else None
+    if play is None and options.advice != "words":
         return None
-    return WarmStart(vocabulary(options), partial(demonstrations, options), partial(hints, options))
+    return WarmStart(vocabulary(options), play, partial(hints, options))
 
 
-def scripted_agent(options: Options) -> Guest:
-    """A player that knows its way behind the first door, and heeds hints."""
-    return Guest(options)
+def scripted_agent(options: Options, script: str = "") -> ScriptedAgent:
+    """A player that knows its way behind the first door, and heeds hints. `reversed`: one that without a hint
+    begins at the other end of the list of doors."""
+    agents: dict[str, ScriptedAgent] = {"guest": Guest(options), "reversed": Guest(options, usual=-1)}
+    return chosen(agents, script, "doors")

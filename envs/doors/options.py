@@ -47,6 +47,8 @@ class Options:
     """Houses of the train split that are used; 0: all. `eval` has all of its own."""
     max_turns: int = 5
     format: Literal["compact", "text"] = "text"
+    advice: Literal["format", "words"] = "format"
+    """How a memory policy is asked: as the format asks, or in the words of the compact one."""
     history_turns: int = 7
     """Turns of the running attempt that the text format shows (the compact one shows the room alone)."""
     rewards: Rewards = field(default_factory=Rewards)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.base import EpisodeRecord, ParsedAction, View
+from envs.base import EpisodeRecord, ParsedAction, Prompt, View
 from envs.chat import ChatStyle, tagged
-from envs.doors.compact import led_on
+from envs.doors.compact import CompactStyle, led_on
 from envs.doors.env import GOAL, OUTSIDE
 from envs.doors.options import Options
 
@@ -44,6 +44,12 @@ class TextStyle(ChatStyle):
     def situation(self, observation: str) -> str:
         """The room in a sentence."""
         return _ENDS.get(observation, f"You are in the {observation}.")
+
+    def advise_prompt(self, task: str, observation: str) -> Prompt:
+        """In chat messages, or in words if the options say so."""
+        if self.options.advice == "words":
+            return CompactStyle(self.options).advise_prompt(task, observation)
+        return ChatStyle.advise_prompt(self, task, observation)
 
     def parse_action(self, response: str, admissible: Sequence[str] | None = None) -> ParsedAction:
         """The door in the last action tag; invalid if there is none, or no such door."""

@@ -54,6 +54,7 @@ class Question(BaseModel):
 
     query: Annotated[str, Field(min_length=1, description="The task, as the agent is told it.")]
     observation: Annotated[str, Field(description="What the agent sees first.")] = ""
+    domain: Annotated[str, Field(description="Of a policy for several environments: which it is about.")] = ""
     threshold: Annotated[
         float | None,
         Field(allow_inf_nan=False, description="τ: a hint if its logit is larger by more than this."),
@@ -99,6 +100,7 @@ def service(advisor: Advisor, name: str, *, token: str, longest_body: int, most:
                 advisor.submit(
                     question.query,
                     question.observation,
+                    domain=question.domain,
                     threshold=question.threshold,
                     max_tokens=question.max_tokens,
                     timeout_s=question.timeout_s,

@@ -61,7 +61,7 @@ def open_advisor(source: Source) -> Advisor:
     if model is None:
         model = resolve_for(config, "memory")
     else:
-        check(model, config.policies["memory"], config.env.name, config.env.options)
+        check(model, config.policies["memory"], config.env.name, config.env.options, advises=True)
     settings = GeneratorSettings.of(config, model=str(model))
     return Advisor(
         engine_config(config, "memory", model),

@@ -21,7 +21,7 @@ from agentmem.app.reporting.run_buffer import open_buffer
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.failures import ConfigError, ReplayError
 from agentmem.memory.bank.traces import Trace, read_traces, traces_of
-from agentmem.trajectory import Split, Trial
+from agentmem.trajectory import Split, Trial, domain_of
 
 Say = Callable[[str], None]
 
@@ -107,7 +107,8 @@ def _in_words(traces: Iterable[Trace], options: Mapping[str, Any]) -> Iterator[T
             yield trace
             continue
         try:
-            text = task_text(trace.domain, style(trace.domain), "", trace.first)
+            asks = style(trace.domain).of(domain_of(trace.task_id))
+            text = task_text(trace.domain, asks, "", trace.first)
         except EnvSetupError as error:
             raise ConfigError(
                 f"trial {trace.source.rpartition(':')[0]} has no instruction, and its environment can't tell "

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from agentmem.app.evaluation.sources import Source
 from agentmem.app.reporting.learning_log import episodes_of
-from agentmem.app.reporting.records import OTHER_INSTANCES, EventRecord, evals_of, updates_of
+from agentmem.app.reporting.records import OTHER_AGENT, OTHER_INSTANCES, EventRecord, evals_of, updates_of
 from agentmem.evaluation.behaviour import (
     Entropy,
     WorstTask,
@@ -246,7 +246,7 @@ def _setting_notes(sources: Sequence[Source]) -> list[str]:
         f"{source.label}: {record.detail}"
         for source in sources
         for record in source.records
-        if isinstance(record, EventRecord) and record.what == OTHER_INSTANCES
+        if isinstance(record, EventRecord) and record.what in (OTHER_INSTANCES, OTHER_AGENT)
     ]
     for other in known[1:]:
         first = known[0]

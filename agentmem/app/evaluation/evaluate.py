@@ -12,6 +12,7 @@ import msgspec
 from agentmem.app.reporting.records import CONDITIONS, AdviceRecord, Condition, EvalRecord, GapRecord
 from agentmem.chat.decision import Decision
 from agentmem.config import RunConfig
+from agentmem.evaluation.domains import figures_by_domain
 from agentmem.evaluation.held_out import evaluation_tickets
 from agentmem.evaluation.lines import TrialLine, line_of
 from agentmem.evaluation.paired import memory_gap
@@ -84,6 +85,7 @@ async def evaluate(
     trials = await play(config, buffer, tickets, batch, tick)
     shares = pass_at_k([[e.success for e in trial.episodes] for trial in trials], evaluation.episodes)
     scores = [trial.score for trial in trials if trial.score is not None]
+    lines = [line_of(t, condition, evaluation.seed, sample=t.member, update=update) for t in trials]
     record = EvalRecord(
         update=update,
         condition=condition,
@@ -93,9 +95,18 @@ async def evaluate(
         high=[share.high for share in shares],
         score=sum(scores) / len(scores) if scores else None,
         wall_s=time.monotonic() - began,
+        domains=figures_by_domain(lines, evaluation.episodes, left_out(config)),
     )
-    lines = [line_of(t, condition, evaluation.seed, sample=t.member, update=update) for t in trials]
     return Evaluated(record, lines, trials)
+
+
+def left_out(config: RunConfig) -> frozenset[str]:
+    """The domains of a mixture that aren't trained on."""
+    from envs.registry import style, weights
+
+    env = config.env
+    trained = weights(env.name, env.options)
+    return frozenset(style(env.name, env.options).each()) - set(trained) if trained else frozenset()
 
 
 def batch_name(update: int, condition: str) -> str:

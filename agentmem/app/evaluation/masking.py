@@ -61,7 +61,9 @@ async def play_masked(
 
     asked = prompted(style(config.env.name, config.env.options), config.env.prompting)
     batch = batch_name(0, f"mask-{mask}")
-    tickets = [t for trial in trials if (t := ticket_of(trial, mask, asked, batch)) is not None]
+    tickets = [
+        t for trial in trials if (t := ticket_of(trial, mask, asked.of(trial.task.domain), batch)) is not None
+    ]
     if not tickets:
         return []
     played = await play(config, buffer, tickets, batch, tick)

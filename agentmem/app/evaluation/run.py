@@ -15,13 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentmem.app.evaluation.evaluate import Evaluated, advice_record, evaluate, gap_record
+from agentmem.app.evaluation.evaluate import Evaluated, advice_record, evaluate, gap_record, left_out
 from agentmem.app.evaluation.html.page import check_writable, write_page
 from agentmem.app.evaluation.masking import check_masks, mask_record, play_masked
-from agentmem.app.evaluation.table import behaviour_table, mask_table, success_table
-from agentmem.app.evaluation.target import check_trained_on, other_instances, prompted_target, target_of
+from agentmem.app.evaluation.table import behaviour_table, mask_table, memory_name, success_table
+from agentmem.app.evaluation.target import (
+    Target,
+    check_trained_on,
+    other_agent,
+    other_instances,
+    prompted_target,
+    target_of,
+)
 from agentmem.app.live.interrupt import Interrupted
+from agentmem.app.reporting.domain_table import domain_table
 from agentmem.app.reporting.records import (
+    OTHER_AGENT,
     OTHER_INSTANCES,
     EventRecord,
     MaskRecord,
@@ -30,6 +39,7 @@ from agentmem.app.reporting.records import (
 )
 from agentmem.app.reporting.rundir import RunDir, runs_base
 from agentmem.config import RunConfig, to_yaml
+from agentmem.evaluation.domains import figures_by_domain
 from agentmem.evaluation.lines import TrialLine, TrialWriter
 from agentmem.failures import ConfigError
 
@@ -81,14 +91,17 @@ def evaluate_target(
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted; what was measured is in {run.path}", highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
-    other = other_instances(target)
-    if other:
-        with MetricsWriter(run.metrics_path) as writer:
-            writer.append(EventRecord(t=0.0, what=OTHER_INSTANCES, detail=other))
-    texts = [success_table(results), "", behaviour_table([e.lines for _, e in results])]
+    others = {OTHER_INSTANCES: other_instances(target), OTHER_AGENT: other_agent(target)}
+    others = {what: detail for what, detail in others.items() if detail}
+    with MetricsWriter(run.metrics_path) as writer:
+        for what, detail in others.items():
+            writer.append(EventRecord(t=0.0, what=what, detail=detail))
+    texts = [success_table(results)]
+    texts += [f"\n{text}" for text in (by_domain(target, results),) if text]
+    texts += ["", behaviour_table([e.lines for _, e in results])]
     if masks:
         texts += ["", mask_table([r for r in read_records(run.metrics_path) if isinstance(r, MaskRecord)])]
-    for text in [*texts, *filter(None, [other])]:
+    for text in [*texts, *others.values()]:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{run.path}", markup=False, highlight=False, soft_wrap=True)
     if html is not None:
@@ -99,6 +112,20 @@ def evaluate_target(
         write_page(html, compare(sources, alone=True), sources)
         console.print(f"report: {html}", markup=False, highlight=False, soft_wrap=True)
     return run.path
+
+
+def by_domain(target: Target, results: Sequence[tuple[int, Evaluated]]) -> str:
+    """Of a mixture: the trials of all seeds by domain; those that the run left out of training are marked."""
+    arms: dict[str, list[TrialLine]] = {}
+    for _, evaluated in results:
+        arms.setdefault(evaluated.record.condition, []).extend(evaluated.lines)
+    unseen = left_out(target.config if target.trained is None else target.trained)
+    episodes = target.config.evaluation.episodes
+    rows = [
+        ((memory_name(condition),), figures_by_domain(lines, episodes, unseen))
+        for condition, lines in arms.items()
+    ]
+    return domain_table(rows, ("memory",))
 
 
 async def _play(

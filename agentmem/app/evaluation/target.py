@@ -102,14 +102,22 @@ def check_trained_on(target: Target, seeds: int) -> None:
 
     Raises ConfigError naming it.
     """
-    from agentmem.evaluation.held_out import check_held_out, evaluation_instances
-    from envs.registry import instances
+    from agentmem.app.live.held_out import check_apart
 
     trained, config = target.trained, target.config
-    if trained is None or trained.env.name != config.env.name or trained.env.options == config.env.options:
+    if trained is None or trained.env == config.env:
         return  # then the evaluation's own training split is the run's, which the preflight looks at
-    train = instances(trained.env.name, trained.env.options, "train")
-    held_out = instances(config.env.name, config.env.options, "eval")
-    first = config.evaluation.seed
-    for seed in range(first, first + seeds):
-        check_held_out(train, evaluation_instances(held_out, config.evaluation.tasks, seed))
+    check_apart(trained.env, config.env, config.evaluation, seeds)
+
+
+def other_agent(target: Target) -> str:
+    """How the agent differs from the one that the memory policy was trained with; empty for the same."""
+    if target.trained is None or not target.trained.advised:
+        return ""
+    then, now = (_agent(config) for config in (target.trained, target.config))
+    return "" if then == now else f"trained with agent {then}, evaluated with agent {now}"
+
+
+def _agent(config: RunConfig) -> str:
+    agent = config.policies["agent"]
+    return f"{agent.model} at {agent.endpoint.url}" if agent.endpoint is not None else agent.model

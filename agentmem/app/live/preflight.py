@@ -33,6 +33,7 @@ def preflight(config: RunConfig, seeds: int = 1) -> None:
     check_tasks(config, seeds)
     for name in config.served:
         check_named(config.policies[name].model)
+        check_prompts(config, name)
     agent = config.policies["agent"]
     if agent.endpoint is not None:
         check_endpoint(config, agent.endpoint)
@@ -55,13 +56,14 @@ def check_environment(config: RunConfig) -> None:
     from envs.registry import ENVIRONMENTS, EnvSetupError, check, spec, style, validate_options
 
     try:
-        missing = check(config.env.name)
+        missing = check(config.env.name, config.env.options)
         if missing:
             raise ConfigError(f"env.name is '{config.env.name}': {missing[0]}")
         validate_options(config.env.name, config.env.options)
+        entry = spec(config.env.name, config.env.options)
         if config.env.prompting != RECIPE:
             prompted(style(config.env.name, config.env.options), config.env.prompting)
-        if config.env.placement == "local" and not spec(config.env.name).light:
+        if config.env.placement == "local" and not entry.light:
             raise ConfigError(
                 f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"
             )
@@ -75,18 +77,26 @@ def check_environment(config: RunConfig) -> None:
         raise ConfigError(f"env: {error}") from error
 
 
+def check_prompts(config: RunConfig, policy: str) -> None:
+    """Refuse a mixture whose domains ask one model in raw text and in chat messages."""
+    from agentmem.app.models.resolve import takes_messages
+    from envs.options import EnvSetupError
+
+    try:
+        takes_messages(config.env.name, config.env.options, advises=policy == "memory")
+    except EnvSetupError as error:
+        raise ConfigError(f"policies.{policy}: {error}") from error
+
+
 def check_tasks(config: RunConfig, seeds: int) -> None:
     """Refuse an evaluation on instances that are trained on, and a split without any instance."""
-    from agentmem.evaluation.held_out import check_held_out, evaluation_instances
-    from envs.registry import EnvSetupError, instances
+    from agentmem.app.live.held_out import check_apart
+    from envs.options import EnvSetupError
 
-    env, evaluation = config.env, config.evaluation
     try:
-        train, held_out = (instances(env.name, env.options, split) for split in ("train", "eval"))
+        check_apart(config.env, config.env, config.evaluation, seeds)
     except EnvSetupError as error:
         raise ConfigError(f"env: {error}") from error
-    for seed in range(evaluation.seed, evaluation.seed + seeds):
-        check_held_out(train, evaluation_instances(held_out, evaluation.tasks, seed))
 
 
 def check_server(config: RunConfig) -> None:
@@ -101,13 +111,14 @@ def check_server(config: RunConfig) -> None:
 
 
 def check_script(config: RunConfig) -> None:
-    """Refuse a scripted agent where the environment brings none."""
+    """Refuse a scripted agent where the environment brings none, or none of this name."""
     from envs.registry import EnvSetupError, scripted_agent
 
+    agent = config.policies["agent"]
     try:
-        scripted_agent(config.env.name, config.env.options)
+        scripted_agent(config.env.name, config.env.options, agent.script or "")
     except EnvSetupError as error:
-        raise ConfigError(f"policies.agent.model is 'scripted': {error}") from error
+        raise ConfigError(f"policies.agent.model is '{agent.model}': {error}") from error
 
 
 def check_memory_model(config: RunConfig, path: Path) -> None:

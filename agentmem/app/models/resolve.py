@@ -118,11 +118,18 @@ def resolve(
         path = _found(policy.model)
     if advises:
         path = _advising(path, cache, begins=begins or policy.model in MADE_HERE)
-    check(path, policy, env_name, env_options)
+    check(path, policy, env_name, env_options, advises=advises)
     return path
 
 
-def check(path: Path, policy: PolicyConfig, env_name: str, env_options: Mapping[str, Any]) -> Servable:
+def check(
+    path: Path,
+    policy: PolicyConfig,
+    env_name: str,
+    env_options: Mapping[str, Any],
+    *,
+    advises: bool = False,
+) -> Servable:
     """Whether the model in this directory can serve this policy; its notes are for the user to read.
 
     Raises ModelError if a part is missing, if tokenizer and model don't belong together, if the context is
@@ -148,15 +155,17 @@ def check(path: Path, policy: PolicyConfig, env_name: str, env_options: Mapping[
             f"{policy.context_length} (lower it, or take another model)"
         )
     codec = ChatCodec(path, template_options=policy.template_options)
-    return codec.check_servable(messages=takes_messages(env_name, env_options))
+    return codec.check_servable(messages=takes_messages(env_name, env_options, advises=advises))
 
 
-def takes_messages(env_name: str, env_options: Mapping[str, Any]) -> bool:
-    """Whether the environment's prompts are chat messages (else raw text)."""
-    from envs import registry
-    from envs.base import View
+def takes_messages(env_name: str, env_options: Mapping[str, Any], *, advises: bool = False) -> bool:
+    """Whether the environment's prompts for actions, or for advice, are chat messages (else raw text).
 
-    return not isinstance(registry.style(env_name, env_options).act_prompt(View(observation="")), str)
+    Raises EnvSetupError for a mixture whose domains differ."""
+    from envs import prompt_kind, registry
+
+    style = registry.style(env_name, env_options)
+    return prompt_kind.advises_in_messages(style) if advises else prompt_kind.acts_in_messages(style)
 
 
 def _advising(path: Path, cache: Path, *, begins: bool) -> Path:

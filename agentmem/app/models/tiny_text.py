@@ -11,8 +11,7 @@ The warm-up is short whatever the settings say (`MOST_...`): prompts are long, a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,8 +41,9 @@ BOARDS = 32
 def demonstrations(around: Surroundings, seed: int, most: int) -> list[Demo]:
     """Prompts with answers from random play; if no actions are listed, the first prompts, answers empty."""
     from envs import registry
+    from envs.domains import domain_of
 
-    env = registry.make(around.env, _with_actions(around))
+    env = registry.make(around.env, registry.listing_actions(around.env, around.options))
     try:
         style = registry.style(around.env, around.options)
         rng = random.Random(seed)
@@ -53,7 +53,7 @@ def demonstrations(around: Surroundings, seed: int, most: int) -> list[Demo]:
         while len(demos) < most:
             before = len(demos)
             for instance in chosen:
-                demos.extend(_trial(env, style, around, instance, rng))
+                demos.extend(_trial(env, style.of(domain_of(instance)), around, instance, rng))
             if len(demos) == before or any(not answer for _, answer in demos):
                 break
         return demos[:most]
@@ -95,14 +95,6 @@ def rendered(demos: Sequence[Demo], fast: PreTrainedTokenizerFast) -> list[tuple
         for messages, answer in demos
         if answer
     ]
-
-
-def _with_actions(around: Surroundings) -> Mapping[str, Any]:
-    """The options with the listing of admissible actions switched on, where there is such a switch."""
-    from envs import registry
-
-    known = {f.name for f in fields(registry.validate_options(around.env, around.options))}
-    return {**around.options, "admissible": True} if "admissible" in known else around.options
 
 
 def _trial(

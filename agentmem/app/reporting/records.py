@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from agentmem.evaluation.domains import DomainFigures
 from agentmem.failures import AgentMemError
 from agentmem.jsonl import LineWriter
 
@@ -80,6 +81,9 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     """Ratio and effective sample size on and off policy, and the share of tokens that the mask took."""
     advice_tokens: int = 0
     """Mem-π: of the memory policy, part of `sampled_tokens`; the others are the agent's."""
+    domains: dict[str, dict[str, float]] = {}
+    """Of a mixture: by domain how many groups, valid trials and solved ones; Mem-π: solved ones among those
+    with a forced hint and with none, and in how many of the choices that were asked for it would abstain."""
     advice: dict[str, float] = {}
     """Mem-π: what the update's groups and its loss say of decisions and hints (`learner.advice_method`)."""
 
@@ -98,6 +102,8 @@ class EvalRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", 
     high: list[float]
     score: float | None = None
     wall_s: float = 0.0
+    domains: dict[str, DomainFigures] = {}
+    """Of a mixture: the same by domain, with abstention."""
 
     def __post_init__(self) -> None:
         if not len(self.p_at_k) == len(self.low) == len(self.high):
@@ -196,6 +202,8 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
 
 OTHER_INSTANCES = "other instances"
 """Event of an evaluation on instances of another kind than those that its model was trained on."""
+OTHER_AGENT = "other agent"
+"""Event of an evaluation with another agent than the one that its memory policy was trained with."""
 
 Record = UpdateRecord | EvalRecord | GapRecord | AdviceRecord | MaskRecord | DistilRecord | EventRecord
 

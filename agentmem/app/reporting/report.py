@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentmem.app.reporting.curve import draw_curve
+from agentmem.app.reporting.domain_table import run_domains
 from agentmem.app.reporting.mode_table import mode_table
 from agentmem.app.reporting.records import read_records
 from agentmem.app.reporting.rundir import RunDir
@@ -40,16 +41,16 @@ def write_report(run: RunDir, console: Console | None = None) -> Report:
     files = existing_files(run)
     where = "\n".join(_where(run, files, missing))
     table = plain_table(records)
-    modes = mode_table(records)
+    further = [text for text in (mode_table(records), run_domains(records)) if text]
     if console is not None:
         if console.is_terminal and records:
             console.print(rich_table(records))
         else:
             console.print(table, markup=False, highlight=False, soft_wrap=True)
-        if modes:
-            console.print(f"\n{modes}", markup=False, highlight=False, soft_wrap=True)
+        for text in further:
+            console.print(f"\n{text}", markup=False, highlight=False, soft_wrap=True)
         console.print(where, markup=False, highlight=False, soft_wrap=True)
-    texts = [text for text in (table, modes, where) if text]
+    texts = [text for text in (table, *further, where) if text]
     return Report(text="\n\n".join(texts) + "\n", files=files, missing=missing)
 
 

@@ -85,3 +85,5 @@ def _flatten(name: str, value: Any, into: dict[str, float]) -> None:
         case dict():
             for key, item in value.items():
                 _flatten(f"{name}/{key}", item, into)
+        case msgspec.Struct():
+            _flatten(name, msgspec.structs.asdict(value), into)

@@ -2,24 +2,72 @@
 
 The cursor is the number of groups issued so far. A resumed run that knows it issues the same tickets as an
 uninterrupted one. Every instance comes once before any comes again.
+
+A mixture's groups belong to one domain each. The domains take turns by their weights, so that after any
+number of groups each has had its share to within one group or so; within a domain the order is that of its
+environment alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import structs
 
 from agentmem.config import RunConfig
+from agentmem.evaluation.held_out import by_domain
 from agentmem.memory.modes import ModeDraw
 from agentmem.trajectory import Mode, Task, Ticket
 
 
 @dataclass(slots=True)
+class _Shuffled:
+    """Instances in an order that is drawn anew each time that all have come."""
+
+    instances: Sequence[str | int]
+    seed: int
+    _epoch: int = field(default=-1, init=False)
+    _order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
+
+    def at(self, number: int) -> str | int:
+        epoch, place = divmod(number, len(self.instances))
+        if epoch != self._epoch:
+            self._order = np.random.default_rng((self.seed, epoch)).permutation(len(self.instances))
+            self._epoch = epoch
+        return self.instances[int(self._order[place])]
+
+
+class Turns:
+    """Whose turn it is: at each turn the name that is furthest behind its share, the first of equals.
+
+    `at` gives the name and how many turns it had before. `weights` are positive.
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        total = sum(weights.values())
+        self._shares = {name: weight / total for name, weight in weights.items()}
+        self._owed = dict.fromkeys(weights, 0.0)
+        self._had = dict.fromkeys(weights, 0)
+        self._turns: list[tuple[str, int]] = []
+
+    def at(self, number: int) -> tuple[str, int]:
+        """Of turn 0, 1, …, in any order of asking."""
+        while len(self._turns) <= number:
+            for name, share in self._shares.items():
+                self._owed[name] += share
+            # Rounded, so that equals are equal whatever was added in which order.
+            name = max(self._owed, key=lambda each: round(self._owed[each], 9))
+            self._turns.append((name, self._had[name]))
+            self._owed[name] -= 1
+            self._had[name] += 1
+        return self._turns[number]
+
+
+@dataclass(slots=True)
 class TaskSchedule:
-    """Training tickets of one environment."""
+    """Training tickets of one environment, or of a mixture of several."""
 
     environment: str
     instances: Sequence[str | int]
@@ -32,16 +80,20 @@ class TaskSchedule:
     """Mem-π: the branch of each member; empty: no trial is advised."""
     groups_per_update: int = 1
     """What an update is, for `draw`."""
-    _epoch: int = field(default=-1, init=False)
-    _order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Of a mixture's domains; a domain without one counts 1."""
+    _pools: dict[str, _Shuffled] = field(init=False)
+    _turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        domains = by_domain(self.instances)
+        self._pools = {domain: _Shuffled(own, self.seed) for domain, own in domains.items()}
+        self._turns = Turns({domain: self.weights.get(domain, 1.0) for domain in domains})
 
     def instance(self, group: int) -> str | int:
         """The instance of group number `group` (0, 1, …)."""
-        epoch, place = divmod(group, len(self.instances))
-        if epoch != self._epoch:
-            self._order = np.random.default_rng((self.seed, epoch)).permutation(len(self.instances))
-            self._epoch = epoch
-        return self.instances[int(self._order[place])]
+        domain, number = self._turns.at(group)
+        return self._pools[domain].at(number)
 
     def mode_of(self, group: int) -> Mode:
         """How the trials of a group are played: all groups of an update alike."""

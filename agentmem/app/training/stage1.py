@@ -28,6 +28,7 @@ from agentmem.app.reporting.records import (
 )
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.reporting.view import LiveView
+from agentmem.app.training.bank_domains import domains_of, evaluation_tasks
 from agentmem.config import RunConfig
 from agentmem.failures import ConfigError
 from agentmem.memory.bank.records import BankRecord, read_bank
@@ -45,17 +46,15 @@ log = logging.getLogger(__name__)
 
 def bank_of(config: RunConfig) -> tuple[list[BankRecord], list[BankRecord]]:
     """The bank's records to learn and those to measure. Raises ConfigError for a bank that can't be used."""
-    from envs.registry import instances
-
-    stage1, env = config.advice.stage1, config.env
+    stage1 = config.advice.stage1
     if stage1.bank is None:
         what = "Stage 1" if config.method == "mempi-stage1" else "advice.distil_coef above 0"
         raise ConfigError(f"advice.stage1.bank is missing: {what} learns from the file that is named there")
     records = read_bank(Path(stage1.bank))
     if not records:
         raise ConfigError(f"advice.stage1.bank is '{stage1.bank}': it has no records")
-    tests = ((env.name, str(instance)) for instance in instances(env.name, env.options, "eval"))
-    refuse_test_tasks(records, tests, stage1.bank)
+    refuse_test_tasks(records, evaluation_tasks(config), stage1.bank)
+    domains_of(config, records, stage1.bank)
     return split(records, stage1.held_out, config.seed) if stage1.held_out > 0 else (records, [])
 
 
@@ -131,7 +130,11 @@ def encoded(config: RunConfig, model: Path, records: Sequence[BankRecord]) -> li
 
     policy, asks = config.policies["memory"], style(config.env.name, config.env.options)
     codec = ChatCodec(str(model), template_options=policy.template_options)
-    pairs = [(asks.advise_prompt(record.q, record.o), record.m) for record in records]
+    domains = domains_of(config, records, str(config.advice.stage1.bank))
+    pairs = [
+        (asks.of(domain).advise_prompt(record.q, record.o), record.m)
+        for domain, record in zip(domains, records, strict=True)
+    ]
     examples = encode(pairs, codec, DecisionTokens.of(model), config.advice.stage1)
     if examples.prompts_cut or examples.hints_cut:
         log.info("%d prompts and %d hints were cut", examples.prompts_cut, examples.hints_cut)

@@ -82,7 +82,7 @@ class Trainer:
         checkpoint: Path | None,
         resumed: dict[str, Any] | None,
     ) -> None:
-        from envs.registry import instances
+        from envs.registry import instances, weights
 
         self._config, self._run, self._view, self._flag = config, run, view, flag
         self._checkpoint, self._resumed = checkpoint, resumed
@@ -115,6 +115,7 @@ class Trainer:
             draw=mode_draw(config),
             branches=config.advice.branches() if config.advised else (),
             groups_per_update=rollout.tasks_per_update - replayed_groups(config),
+            weights=weights(config.env.name, config.env.options),
         )
         self._held_out = instances(config.env.name, config.env.options, "eval")
         self._admission: Admission

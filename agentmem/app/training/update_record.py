@@ -106,6 +106,7 @@ def make_record(
         intrinsic_mean=result.rows.intrinsic_mean,
         advice_tokens=sum(c.get(TurnKind.ADVISE, 0) for c in counts),
         advice=_advice(groups, metrics, threshold),
+        domains=domain_counts(groups, threshold),
         off_policy={k: v for k, v in metrics.items() if k.startswith(("on_policy_", "off_policy_"))},
     )
 
@@ -151,6 +152,37 @@ def by_mode(trials: Sequence[Trial]) -> dict[str, list[int]]:
             counts = found.setdefault(trial.mode.draw, [0, 0])
             counts[0] += 1
             counts[1] += trial.success
+    return found
+
+
+def domain_counts(groups: Sequence[Group], threshold: float) -> dict[str, dict[str, float]]:
+    """See `UpdateRecord.domains`; none where the environment is no mixture."""
+    found: dict[str, dict[str, float]] = {}
+    for group in groups:
+        trials = [trial for trial in group.trials if trial.valid]
+        domain = group.trials[0].task.domain
+        if not domain:
+            continue
+        counts = found.setdefault(domain, {"groups": 0, "trials": 0, "solved": 0})
+        gaps = [turn.gap for trial in trials for turn in trial.advice if turn.gap is not None]
+        more = {
+            "groups": 1,
+            "trials": len(trials),
+            "solved": sum(trial.success for trial in trials),
+            **{
+                f"{what}_{branch}": sum(measure)
+                for branch in ("generate", "abstain")
+                for what, measure in (
+                    ("trials", [trial.mode.advice == branch for trial in trials]),
+                    ("solved", [trial.mode.advice == branch and trial.success for trial in trials]),
+                )
+                if any(trial.mode.advice == branch for trial in trials)
+            },
+        }
+        if gaps:
+            more |= {"choices": len(gaps), "would_abstain": sum(gap <= threshold for gap in gaps)}
+        for name, count in more.items():
+            counts[name] = counts.get(name, 0) + count
     return found
 
 
