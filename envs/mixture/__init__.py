@@ -84,6 +84,7 @@ def needs(options: Options, entry: EnvSpec) -> EnvSpec:
     return replace(
         entry,
         light=all(spec.light for spec in specs.values()),
+        deterministic=all(spec.deterministic for spec in specs.values()),
         requires=tuple(dict.fromkeys(package for spec in specs.values() for package in spec.requires)),
         venv=next(iter(apart), None),
         extra=next((spec.extra for spec in specs.values() if spec.requires), None),
@@ -147,10 +148,10 @@ def warm_start(options: Options) -> WarmStart | None:
     hints = [start.hints for start in known if start.hints is not None]
 
     def demonstrated(seed: int, play: Play) -> Iterator[Row]:
-        return _in_turn([each(seed, play) for each in demonstrations])
+        return _in_turn([each(seed + place, play) for place, each in enumerate(demonstrations)])
 
     def hinted(seed: int) -> Iterator[Row]:
-        return _in_turn([each(seed) for each in hints])
+        return _in_turn([each(seed + place) for place, each in enumerate(hints)])
 
     return WarmStart(
         tuple(words),

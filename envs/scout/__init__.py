@@ -6,13 +6,15 @@ from functools import partial
 
 from envs.base import PromptStyle
 from envs.scout import compact, text
-from envs.scout.demonstrator import demonstrations
+from envs.scout.demonstrator import demonstrations, hints
 from envs.scout.env import Scout
 from envs.scout.field import instances
 from envs.scout.options import Options
+from envs.scout.scripted import Digger
+from envs.scripted import ScriptedAgent, chosen
 from envs.warmstart import WarmStart
 
-__all__ = ["Options", "instances", "make", "style", "warm_start"]
+__all__ = ["Options", "instances", "make", "scripted_agent", "style", "warm_start"]
 
 
 def style(options: Options) -> PromptStyle:
@@ -30,4 +32,14 @@ def warm_start(options: Options) -> WarmStart | None:
     """Words and demonstrator of the compact format."""
     if options.format != "compact":
         return None
-    return WarmStart(compact.vocabulary(options), partial(demonstrations, options))
+    return WarmStart(compact.vocabulary(options), partial(demonstrations, options), partial(hints, options))
+
+
+def scripted_agent(options: Options, script: str = "") -> ScriptedAgent:
+    """A player that digs beside one landmark after the other, and heeds hints. `reversed`: one that begins
+    with the last of these places."""
+    agents: dict[str, ScriptedAgent] = {
+        "digger": Digger(options),
+        "reversed": Digger(options, backwards=True),
+    }
+    return chosen(agents, script, "scout")

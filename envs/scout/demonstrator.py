@@ -39,6 +39,18 @@ def demonstrations(options: Options, seed: int, play: Play) -> Iterator[Row]:
         yield from _trial(env, style, rng, play)
 
 
+def hints(options: Options, seed: int) -> Iterator[Row]:
+    """See WarmStart: one or two words that can be remembered, at random."""
+    rng = random.Random(seed)
+    style = CompactStyle(options.size)
+    env = Scout(options, style, Render(options.size))
+    fields, words = instances(options, "train"), _remembered_words(options)
+    while True:
+        observation, _ = env.reset(options={"instance": rng.choice(fields)})
+        told = " ".join(rng.sample(words, rng.randint(1, 2)))
+        yield style.advise_prompt("", observation), f"{told} <eos>"
+
+
 def _trial(env: Scout, style: CompactStyle, rng: random.Random, play: Play) -> Iterator[Row]:
     remembered: tuple[EpisodeMemory, ...] = ()
     given = play.attempts > 1 and rng.random() < GIVEN

@@ -67,8 +67,8 @@ def check_environment(config: RunConfig) -> None:
             raise ConfigError(
                 f"env.placement is 'local': environment '{config.env.name}' isn't light; use 'worker'"
             )
-        if config.env.remember_turns and not spec(config.env.name).deterministic:
-            able = ", ".join(name for name, entry in ENVIRONMENTS.items() if entry.deterministic)
+        if config.env.remember_turns and not entry.deterministic:
+            able = ", ".join(name for name, other in ENVIRONMENTS.items() if other.deterministic)
             raise ConfigError(
                 f"env.remember_turns is {config.env.remember_turns}: must be 0, as environment "
                 f"'{config.env.name}' isn't declared deterministic; these are: {able}"
