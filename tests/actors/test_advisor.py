@@ -11,6 +11,7 @@ import pytest
 from actors.advisor import Advisor
 from agentmem.chat.decision import Decision
 from agentmem.failures import ConfigError, ModelError
+from envs import registry
 from envs.doors import Options
 from envs.doors.compact import vocabulary
 from tests.learner_group.advised import save_memory_model
@@ -54,6 +55,35 @@ def test_questions_asked_at_once_share_the_engines_steps_and_may_have_limits_of_
         for wrong in ({"max_tokens": 4}, {"max_tokens": 0}, {"timeout_s": 0.0}, {"threshold": math.nan}):
             with pytest.raises(ConfigError, match=next(iter(wrong))):
                 advisor.advise("walk", "hall", **wrong)
+
+
+def test_a_policy_for_several_environments_is_told_which_one_a_question_is_about(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    options: dict[str, Any] = {
+        "domains": {"doors": {"options": OPTIONS}, "scout": {"options": {"format": "compact"}}}
+    }
+    start = registry.warm_start("mixture", options)
+    assert start is not None
+    model = save_memory_model(tmp_path_factory.mktemp("mixture"), words=list(start.vocabulary))
+    settings: dict[str, Any] = {"backend": "torch", "context_length": 64, "max_tokens": 3}
+    with Advisor.load(model, env="mixture", options=options, **settings) as advisor:
+        room, same_room = (advisor.advise("walk", "hall", domain="doors") for _ in range(2))
+        field = advisor.advise("dig", "hall", domain="scout")
+        assert room.p_generate == pytest.approx(same_room.p_generate, abs=1e-4)
+        assert room.p_generate != pytest.approx(field.p_generate, abs=1e-6)
+        with pytest.raises(ConfigError, match="domain is missing: must be one of doors, scout"):
+            advisor.advise("walk", "hall")
+        with pytest.raises(ConfigError, match="domain is 'cellar': must be one of doors, scout"):
+            advisor.advise("walk", "hall", domain="cellar")
+
+
+def test_a_policy_for_one_environment_knows_no_domains(model: str) -> None:
+    with (
+        Advisor.load(model, env="doors", options=OPTIONS, backend="torch", context_length=64) as advisor,
+        pytest.raises(ConfigError, match="domain is 'doors': it advises on one environment"),
+    ):
+        advisor.advise("walk", "hall", domain="doors")
 
 
 def test_a_model_without_decisions_is_refused(model: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,13 @@ from agentmem.app.evaluation.target import (
     PROMPTINGS,
     Target,
     check_trained_on,
+    other_agent,
     other_instances,
     prompted_target,
     target_of,
+    unseen_domains,
 )
+from agentmem.app.live.preflight import check_tasks
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.config import RunConfig, load_config, to_yaml
 from agentmem.failures import ConfigError
@@ -61,6 +66,63 @@ def test_an_instance_that_the_run_was_trained_on_is_refused_under_other_options_
     check_trained_on(target(4, None), 2)
     with pytest.raises(ConfigError, match="is in the training split, too"):
         check_trained_on(target(4, stored), 1)
+
+
+def mixed(trained: bool = False, **domains: object) -> RunConfig:
+    options = {"domains": domains} | ({"leave_out": ["b"]} if trained else {})
+    return load_config("lamer-minesweeper", ["env.name=mixture", f"env.options={json.dumps(options)}"])
+
+
+def test_a_mixture_is_evaluated_after_training_on_a_part_of_it() -> None:
+    board = {"env": "minesweeper", "options": {"size": 8, "mines": 6}}
+    check_trained_on(Target("t", mixed(a=board, b={"env": "scout"}), None, mixed(a=board)), 1)
+    trained = load_config("lamer-minesweeper", ["env.options.mines=3"])
+    check_trained_on(Target("t", mixed(a=board), None, trained), 1)
+
+
+def test_an_instance_of_a_single_environments_training_is_refused_in_a_mixture_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = registry.instances
+
+    def instances(name: str, options: dict[str, object], split: str) -> Sequence[str | int]:
+        """Minesweeper with 4 mines evaluates on what it trains on with 3."""
+        if name != "minesweeper":
+            return real(name, options, split)
+        first = (split == "train") == (options["mines"] == 3)
+        return range(10) if first else range(10, 20)
+
+    monkeypatch.setattr(registry, "instances", instances)
+    board = {name: {"env": "minesweeper", "options": {"mines": n}} for name, n in (("a", 3), ("b", 4))}
+    alone = load_config("lamer-minesweeper")
+    check_trained_on(Target("t", mixed(a=board["a"]), None, alone), 1)
+    with pytest.raises(ConfigError, match="is in the training split, too"):
+        check_trained_on(Target("t", mixed(b=board["b"]), None, alone), 1)
+    with pytest.raises(ConfigError, match="is in the training split, too"):
+        check_trained_on(Target("t", mixed(a=board["a"], b=board["b"]), None, mixed(a=board["a"])), 1)
+    with pytest.raises(ConfigError, match="is in the training split, too"):
+        check_tasks(mixed(a=board["a"], b=board["b"]), 1)
+    check_tasks(mixed(True, a=board["a"], b=board["a"]), 1)
+
+
+def test_another_agent_than_the_one_that_was_advised_in_training_is_said() -> None:
+    trained = load_config("mempi-doors")
+    other = load_config("mempi-doors", ["policies.agent.model=scripted:reversed"])
+    assert other_agent(Target("t", trained, None, trained)) == ""
+    assert other_agent(Target("t", other, None, None)) == ""
+    assert other_agent(Target("t", other, None, trained)) == (
+        "trained with agent scripted, evaluated with agent scripted:reversed"
+    )
+
+
+def test_domains_that_a_model_was_not_trained_on_are_known() -> None:
+    two = {"a": {"env": "minesweeper"}, "b": {"env": "scout"}}
+    config = mixed(**two)
+    assert unseen_domains(Target("t", config, None, None)) == set()
+    assert unseen_domains(Target("t", mixed(True, **two), None, None)) == {"b"}
+    assert unseen_domains(Target("t", config, None, mixed(True, **two))) == {"b"}
+    assert unseen_domains(Target("t", config, None, load_config("lamer-minesweeper"))) == {"b"}
+    assert unseen_domains(Target("t", load_config("lamer-minesweeper"), None, config)) == set()
 
 
 @pytest.mark.parametrize("prompting", sorted(PROMPTINGS))

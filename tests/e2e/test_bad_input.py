@@ -54,6 +54,23 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
             ],
             ["advice.stage1.bank is missing"],
         ),
+        (["mempi-mixture", "--set", "env.options.domains.chess={}"], ["domain chess", "'chess'", "doors"]),
+        (
+            ["mempi-mixture", "--set", "env.options.domains.small.weight=0"],
+            ["domains.small.weight=0", "above 0"],
+        ),
+        (
+            ["mempi-mixture", "--set", "env.options.leave_out=[small, large, scout]"],
+            ["leave_out", "fewer than all domains (small, large, scout)"],
+        ),
+        (
+            ["mempi-mixture", "--set", "env.options.domains.scout.env=mixture"],
+            ["domains.scout.env='mixture'", "no mixture itself"],
+        ),
+        (
+            ["mempi-mixture", "--set", "policies.agent.model=scripted:nobody"],
+            ["policies.agent.model is 'scripted:nobody'", "domain small", "guest, reversed"],
+        ),
         (["mempi-doors", "--set", "advice.distil_coef=0.5"], ["advice.stage1.bank is missing"]),
         (
             ["grpo-webshop", "--set", "env.remember_turns=9"],

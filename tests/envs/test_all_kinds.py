@@ -19,6 +19,7 @@ from envs import registry
 from envs.alfworld.env import AlfWorld
 from envs.alfworld.expert import expert_actions
 from envs.base import Instance
+from envs.domains import named
 from envs.doors import Options as DoorsOptions
 from envs.doors.house import rooms_of, rule_of
 from envs.interpreter import package_directory
@@ -102,6 +103,15 @@ def alfworld() -> Play:
         return scripted(game, expert_actions(env))
 
 
+MIXED: dict[str, Any] = {"domains": {"house": {"env": "doors"}, "scienceworld": {}}}
+
+
+def mixed() -> Play:
+    rule = rule_of(0, DoorsOptions().kind_words, DoorsOptions().door_words)
+    house = registry.instances("doors", {}, "eval")[0]
+    return scripted(named("house", house), [rule[room] for room in rooms_of(DoorsOptions(), house)])
+
+
 def scienceworld() -> Play:
     from envs.scienceworld.env import ScienceWorld
 
@@ -145,6 +155,7 @@ async def test_workers_of_all_kinds_in_one_cluster_each_reach_success(
         "sokoban": ({}, {}, sokoban()),
         "scout": ({}, {}, scout()),
         "doors": ({}, {}, doors()),
+        "mixture": (MIXED, {}, mixed()),
         "alfworld": ({}, {}, alfworld()),
         "scienceworld": ({}, {}, scienceworld()),
         "webshop": ({"goals": "human"}, {}, scripted(goal, purchase)),

@@ -27,7 +27,9 @@ def messages(style: PromptStyle, view: View) -> tuple[Message, ...]:
 
 
 def chat_styles() -> list[str]:
-    return [name for name in registry.ENVIRONMENTS if registry.check(name) == []]
+    """Of environments that can be had here; a mixture's are its domains'."""
+    known = registry.ENVIRONMENTS.items()
+    return [name for name, entry in known if not entry.mixes and registry.check(name) == []]
 
 
 def test_as_the_recipe_asks_is_the_style_itself() -> None:

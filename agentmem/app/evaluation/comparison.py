@@ -29,6 +29,7 @@ from agentmem.evaluation.behaviour import (
     worst_task,
 )
 from agentmem.evaluation.budget import Cost, Spent, common_cut, spent, within_budget
+from agentmem.evaluation.domains import DomainFigures, figures_by_domain, lines_by_domain
 from agentmem.evaluation.lines import TrialLine, by_task
 from agentmem.evaluation.paired import Difference, success_difference
 from agentmem.evaluation.pass_at_k import Share, pass_at_k
@@ -63,6 +64,8 @@ class Arm:
     spent: Spent
     within: dict[str, Share]
     """Cost -> success within the comparison's cut."""
+    domains: dict[str, DomainFigures]
+    """Of a mixture of environments: the figures of each domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Pair:
     only_a: int
     """Tasks that b didn't play."""
     only_b: int
+    domains: dict[str, Difference]
+    """Of a mixture: the last of the differences by domain, where they have common tasks."""
 
     @property
     def within_source(self) -> bool:
@@ -166,6 +171,7 @@ def _arm(source: Source, condition: str, lines: list[TrialLine], k: int, cuts: d
         worst_task=worst_task(lines, k),
         spent=spent(lines),
         within={cost.value: within_budget(lines, cost, cuts[cost]) for cost in Cost},
+        domains=figures_by_domain(lines, k, source.left_out),
     )
 
 
@@ -204,7 +210,17 @@ def _pair(a: Source, condition_a: str, b: Source, condition_b: str, k: int) -> P
         differences=[success_difference(of_a, of_b, n) for n in range(1, k + 1)],
         only_a=len(tasks_a - tasks_b),
         only_b=len(tasks_b - tasks_a),
+        domains=_by_domain(of_a, of_b, k),
     )
+
+
+def _by_domain(a: Sequence[TrialLine], b: Sequence[TrialLine], k: int) -> dict[str, Difference]:
+    of_a, of_b = lines_by_domain(a), lines_by_domain(b)
+    return {
+        domain: success_difference(of_a[domain], of_b[domain], k)
+        for domain in of_a
+        if {line.instance for line in of_a[domain]} & {line.instance for line in of_b.get(domain, [])}
+    }
 
 
 def _training(source: Source) -> Training:

@@ -8,6 +8,7 @@ import msgspec
 
 from agentmem.app.evaluation.comparison import Arm, Comparison, Pair, Point, Training
 from agentmem.app.evaluation.table import memory_name
+from agentmem.app.reporting.domain_table import domain_table
 from agentmem.app.reporting.table import INTERVALS, aligned
 from agentmem.evaluation.budget import Cost
 from agentmem.evaluation.pass_at_k import Share
@@ -22,7 +23,9 @@ def as_text(comparison: Comparison) -> str:
     """All tables that have something to say, each under its heading."""
     parts = [
         ("Success on held-out tasks", _success(comparison)),
+        ("Success by domain", _domains(comparison.arms)),
         ("Differences, paired by task", _differences(comparison)),
+        (f"Differences of p@{comparison.k} by domain", _domain_differences(comparison.pairs)),
         ("Equal budgets of a trial", _budgets(comparison)),
         ("Behaviour and costs", _behaviour(comparison.arms)),
         ("Training", _training(comparison)),
@@ -74,6 +77,28 @@ def _differences(comparison: Comparison) -> str:
         "[ ]: 95 % paired bootstrap over tasks; better/worse and the exact sign test: tasks at the last p@k"
     )
     return "\n".join([*aligned(header, body), note])
+
+
+def _domains(arms: Sequence[Arm]) -> str:
+    return domain_table([(_named(arm), arm.domains) for arm in arms], ("arm", "memory"))
+
+
+def _domain_differences(pairs: Sequence[Pair]) -> str:
+    body = [
+        [
+            domain,
+            pair_name(pair),
+            str(d.tasks),
+            f"{d.value:+.3f} [{d.low:+.3f},{d.high:+.3f}]",
+            f"{d.wins}/{d.losses}",
+            p_text(d.p),
+        ]
+        for domain in dict.fromkeys(name for pair in pairs for name in pair.domains)
+        for pair in pairs
+        if (d := pair.domains.get(domain)) is not None
+    ]
+    header = ["domain", "difference", "tasks", "", "better/worse", "sign test"]
+    return "\n".join(aligned(header, body)) if body else ""
 
 
 def _named(arm: Arm) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -73,8 +73,12 @@ async def evaluate(
     tick: Tick,
     *,
     trials_per_task: int = 1,
+    unseen: Collection[str] | None = None,
 ) -> Evaluated:
-    """Play the held-out tasks under one condition with the weights that are served now."""
+    """Play the held-out tasks under one condition with the weights that are served now.
+
+    `unseen`: domains of a mixture that they weren't trained on; None: as the configuration leaves out.
+    """
     began = time.monotonic()
     batch = batch_name(update, condition)
     evaluation = config.evaluation
@@ -95,7 +99,7 @@ async def evaluate(
         high=[share.high for share in shares],
         score=sum(scores) / len(scores) if scores else None,
         wall_s=time.monotonic() - began,
-        domains=figures_by_domain(lines, evaluation.episodes, left_out(config)),
+        domains=figures_by_domain(lines, evaluation.episodes, left_out(config) if unseen is None else unseen),
     )
     return Evaluated(record, lines, trials)
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentmem.app.evaluation.evaluate import Evaluated, advice_record, evaluate, gap_record, left_out
+from agentmem.app.evaluation.evaluate import Evaluated, advice_record, evaluate, gap_record
 from agentmem.app.evaluation.html.page import check_writable, write_page
 from agentmem.app.evaluation.masking import check_masks, mask_record, play_masked
 from agentmem.app.evaluation.table import behaviour_table, mask_table, memory_name, success_table
@@ -26,6 +26,7 @@ from agentmem.app.evaluation.target import (
     other_instances,
     prompted_target,
     target_of,
+    unseen_domains,
 )
 from agentmem.app.live.interrupt import Interrupted
 from agentmem.app.reporting.domain_table import domain_table
@@ -38,7 +39,7 @@ from agentmem.app.reporting.records import (
     read_records,
 )
 from agentmem.app.reporting.rundir import RunDir, runs_base
-from agentmem.config import RunConfig, to_yaml
+from agentmem.config import to_yaml
 from agentmem.evaluation.domains import figures_by_domain
 from agentmem.evaluation.lines import TrialLine, TrialWriter
 from agentmem.failures import ConfigError
@@ -87,7 +88,7 @@ def evaluate_target(
     console = console or Console()
     try:
         with session(config, run, console, updates=0, model=target.model, learns=False) as live:
-            results = asyncio.run(_play(config, run, live, range(seeds), trials_per_task, masks))
+            results = asyncio.run(_play(target, run, live, range(seeds), trials_per_task, masks))
     except (Interrupted, KeyboardInterrupt):
         console.print(f"Interrupted; what was measured is in {run.path}", highlight=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED_EXIT) from None
@@ -119,8 +120,7 @@ def by_domain(target: Target, results: Sequence[tuple[int, Evaluated]]) -> str:
     arms: dict[str, list[TrialLine]] = {}
     for _, evaluated in results:
         arms.setdefault(evaluated.record.condition, []).extend(evaluated.lines)
-    unseen = left_out(target.config if target.trained is None else target.trained)
-    episodes = target.config.evaluation.episodes
+    unseen, episodes = unseen_domains(target), target.config.evaluation.episodes
     rows = [
         ((memory_name(condition),), figures_by_domain(lines, episodes, unseen))
         for condition, lines in arms.items()
@@ -129,7 +129,7 @@ def by_domain(target: Target, results: Sequence[tuple[int, Evaluated]]) -> str:
 
 
 async def _play(
-    config: RunConfig,
+    target: Target,
     run: RunDir,
     live: Session,
     seeds: Sequence[int],
@@ -142,6 +142,7 @@ async def _play(
     from agentmem.app.reporting.examples import ExampleStore, decoder
     from envs.registry import instances
 
+    config = target.config
     held_out = instances(config.env.name, config.env.options, "eval")
     system = System(config, run, live.models, learns=False)
     monitor = Monitor(system, live.metrics, live.view)
@@ -175,6 +176,7 @@ async def _play(
                         0,
                         tick,
                         trials_per_task=trials_per_task,
+                        unseen=unseen_domains(target),
                     )
                     writer.append(one.record)
                     lines.append(one.lines)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentmem.app.reporting.records import Record, read_records, updates_of
+from agentmem.app.reporting.records import Record, evals_of, read_records, updates_of
 from agentmem.app.reporting.rundir import RunDir, runs_base
 from agentmem.evaluation.lines import TrialLine, read_lines
 from agentmem.failures import ConfigError
@@ -37,6 +37,8 @@ class Source:
     """The environment, if there is a configuration that tells it."""
     settings: dict[str, Any]
     """What of its configuration an evaluation depends on: key -> value."""
+    left_out: frozenset[str] = frozenset()
+    """Domains of a mixture that weren't trained on."""
 
     @property
     def trained(self) -> bool:
@@ -107,7 +109,9 @@ def _load(label: str, path: Path) -> Source:
     run = RunDir(path.parent)
     own = path.name == run.trials_path.name
     env, settings = _settings(run.config_path) if own else (None, {})
-    return Source(label, path, update, arms, read_records(run.metrics_path) if own else [], env, settings)
+    records = read_records(run.metrics_path) if own else []
+    unseen = [name for record in evals_of(records) for name, one in record.domains.items() if not one.trained]
+    return Source(label, path, update, arms, records, env, settings, frozenset(unseen))
 
 
 def _settings(config: Path) -> tuple[str | None, dict[str, Any]]:

@@ -110,6 +110,22 @@ def check_trained_on(target: Target, seeds: int) -> None:
     check_apart(trained.env, config.env, config.evaluation, seeds)
 
 
+def unseen_domains(target: Target) -> frozenset[str]:
+    """The domains of a mixture that is evaluated which its model wasn't trained on."""
+    from agentmem.app.evaluation.evaluate import left_out
+    from envs.registry import parts, weights
+
+    trained, env = target.trained, target.config.env
+    if trained is None:
+        return left_out(target.config)
+    known = set(weights(trained.env.name, trained.env.options))
+    return frozenset(
+        part.domain
+        for part in parts(env.name, env.options, "eval")
+        if part.domain and part.domain not in known and part.environment != trained.env.name
+    )
+
+
 def other_agent(target: Target) -> str:
     """How the agent differs from the one that the memory policy was trained with; empty for the same."""
     if target.trained is None or not target.trained.advised:
