@@ -235,5 +235,5 @@ class EnvSpec:
     import without those packages; only `make` and the environment itself may use them."""
     mixes: bool = False
     """It consists of other environments, which its options name. Its module then has `parts(options, split)
-    -> list[Part]` (`envs.domains`), `weights(options)`, `listing_actions(options)` and `needs(options, entry)
-    -> EnvSpec`, and its `check` takes the options."""
+    -> list[Part]` (`envs.domains`), `weights(options)`, `environments(options)`, `listing_actions(options)`
+    and `needs(options, entry) -> EnvSpec`, and its `check` takes the options."""

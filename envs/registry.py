@@ -25,6 +25,7 @@ __all__ = [
     "SPLITS",
     "EnvSetupError",
     "check",
+    "environments",
     "instances",
     "listing_actions",
     "make",
@@ -207,6 +208,15 @@ def parts(name: str, options: Mapping[str, Any], split: str) -> list[Part]:
         return [Part("", name, instances(name, options, split))]
     module = _module(name)
     found: list[Part] = module.parts(_options(module, name, options), split)
+    return found
+
+
+def environments(name: str, options: Mapping[str, Any]) -> list[str]:
+    """The environments that are played: a mixture's, each once, or this one."""
+    if not spec(name).mixes:
+        return [name]
+    module = _module(name)
+    found: list[str] = module.environments(_options(module, name, options))
     return found
 
 

@@ -22,6 +22,7 @@ from envs.warmstart import Play, Row, WarmStart
 
 __all__ = [
     "Options",
+    "environments",
     "instances",
     "listing_actions",
     "make",
@@ -46,6 +47,11 @@ def parts(options: Options, split: str) -> list[Part]:
             raise EnvSetupError(f"environment mixture: domain {name} has no instance in split {split}")
         found.append(Part(name, environment(name, domain), own))
     return found
+
+
+def environments(options: Options) -> list[str]:
+    """The domains' environments, each once."""
+    return list(dict.fromkeys(environment(name, domain) for name, domain in options.domains.items()))
 
 
 def instances(options: Options, split: str) -> Sequence[Instance]:
@@ -93,9 +99,7 @@ def needs(options: Options, entry: EnvSpec) -> EnvSpec:
 
 def check(options: Options | None = None) -> list[str]:
     """What is missing for the domains."""
-    domains = {} if options is None else options.domains
-    found = [line for name, domain in domains.items() for line in registry.check(environment(name, domain))]
-    return list(dict.fromkeys(found))
+    return [line for each in environments(options) for line in registry.check(each)] if options else []
 
 
 def listing_actions(options: Options) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def _ask(patient: Patient, alive: Sequence[Mapping[str, Any]]) -> None:
     from agentmem.app.reporting.rundir import runs_base
     from envs.data import cache_dir
 
+    env = patient.config.env
     runs, cache = runs_base().absolute(), cache_dir().absolute()
     mark = _marked(runs)
     paths = [*([str(mark)] if mark else []), *(str(path) for path in patient.models.values())]
@@ -78,7 +79,7 @@ def _ask(patient: Patient, alive: Sequence[Mapping[str, Any]]) -> None:
             actor = ray.remote(Probe).options(num_cpus=0, scheduling_strategy=there)
             probes[_name(node)] = actor.remote()
         asked = {
-            name: probe.facts.remote(name, patient.config.env.name, str(runs), str(cache), paths)
+            name: probe.facts.remote(name, env.name, str(runs), str(cache), paths, env.options)
             for name, probe in probes.items()
         }
         found = {name: _answer(ref, name) for name, ref in asked.items()}

@@ -87,16 +87,17 @@ def data(patient: Patient) -> str:
     """Files of the environment's data, against their checksums. Missing ones are `environment`'s to tell."""
     from agentmem.app.fetch import state
     from envs.data import data_dir
+    from envs.registry import environments
     from envs.sources import sources
 
     name = patient.config.env.name
-    wanted = sources(name)
+    wanted = [source for each in environments(name, patient.config.env.options) for source in sources(each)]
     if not wanted:
         raise Unseen(f"{name} needs no data files that are known by checksum")
     states = {source: state(source, data_dir()) for source in wanted}
     for source, found in states.items():
         if found == "differs":
-            how = f"remove it and run `agentmem data fetch {name}`" if source.url else source.note
+            how = f"remove it and run `agentmem data fetch {source.env}`" if source.url else source.note
             raise Unfit(ConfigError, f"{data_dir() / source.path}: not the content it should have", how)
     present = sum(found == "present" for found in states.values())
     if not present:

@@ -62,8 +62,9 @@ def diagnose(patient: Patient, *, static: bool, tell: Tell) -> list[Finding]:
         findings.append(finding)
         tell(finding)
 
-    here = ("this machine", patient.config.env.name, str(runs_base()), str(cache_dir()))
-    patient.nodes = [facts(*here)]
+    env = patient.config.env
+    here = ("this machine", env.name, str(runs_base()), str(cache_dir()))
+    patient.nodes = [facts(*here, options=env.options)]
     for name, check in BEFORE:
         note(examine(name, lambda check=check: check(patient)))  # type: ignore[misc]
     with ExitStack() as stack:

@@ -103,9 +103,9 @@ def chat_template(patient: Patient) -> str:
     from agentmem.chat import ChatCodec
 
     config, told = patient.config, []
-    if not takes_messages(config.env.name, config.env.options):
-        raise Unseen(f"prompts of {config.env.name} are raw text with these env.options")
     for name in patient.served():
+        if not takes_messages(config.env.name, config.env.options, advises=name == "memory"):
+            continue
         codec = ChatCodec(patient.model(name), template_options=config.policies[name].template_options)
         servable = codec.check_servable(messages=True)
         if servable.notes and servable.prefix_stable:  # no stop token closes an answer
@@ -114,6 +114,8 @@ def chat_template(patient: Patient) -> str:
             "prefix-stable" if servable.prefix_stable else "rewrites earlier turns: each trains as a fork"
         )
         told.append(f"{name}: {stable}")
+    if not told:
+        raise Unseen(f"prompts of {config.env.name} are raw text with these env.options")
     return "; ".join(told)
 
 
@@ -146,8 +148,8 @@ def _tags(patient: Patient, name: str) -> list[str]:
         return []
     codec = ChatCodec(patient.model(name))
     written = codec.decode(codec.plain("<remark>look left first</remark>"))
-    read = style(config.env.name, config.env.options).parse_reflection(written)
-    if read.invalid or read.text != "look left first":
+    styles = style(config.env.name, config.env.options).each().values()
+    if any(each.parse_reflection(written).text != "look left first" for each in styles):
         raise Unfit(
             ModelError,
             f"model {patient.model(name)}: <remark>…</remark> comes back from its tokenizer as {written!r}, "
@@ -164,7 +166,7 @@ def _compact(patient: Patient, name: str) -> list[str]:
 
     config = patient.config
     offered = warm_start(config.env.name, config.env.options)
-    if offered is None or takes_messages(config.env.name, config.env.options):
+    if offered is None or takes_messages(config.env.name, config.env.options, advises=name == "memory"):
         return []
     path = patient.model(name)
     codec = ChatCodec(path)

