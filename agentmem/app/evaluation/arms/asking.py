@@ -18,7 +18,7 @@ from agentmem.evaluation.lines import AdviceLine, advice_line
 from agentmem.memory.arms.choice import Rule
 from agentmem.memory.arms.shelf import Shelf
 from agentmem.memory.bank.records import BankRecord
-from agentmem.trajectory import Task, Turn, TurnKind
+from agentmem.trajectory import Task, Turn, TurnKind, domain_of
 
 if TYPE_CHECKING:
     from agentmem.app.evaluation.arms.parts import Parts
@@ -76,7 +76,8 @@ class LookedUp:
     def _one(self, seen: Seen) -> Said:
         from envs.task_text import task_text
 
-        task = task_text(self.env, self.style, seen.instruction, seen.observation)
+        style = self.style.of(domain_of(seen.instance))
+        task = task_text(self.env, style, seen.instruction, seen.observation)
         without = None if self.own else (self.env, str(seen.instance))
         found = self.shelf.nearest(task, seen.observation, self.rule.candidates, without=without)
         chosen = self.rule.choose(found)
