@@ -1,6 +1,6 @@
 """One strict configuration tree: a recipe (YAML in `agentmem/recipes/`), overridden by `--set key=value`."""
 
-from agentmem.config.advice import AdviceConfig, Stage1Config
+from agentmem.config.advice import AdviceConfig, Stage1Config, unadvised
 from agentmem.config.load import list_recipes, load_config, to_yaml
 from agentmem.config.schema import (
     AgentsConfig,
@@ -45,4 +45,5 @@ __all__ = [
     "list_recipes",
     "load_config",
     "to_yaml",
+    "unadvised",
 ]

@@ -90,6 +90,14 @@ class AdviceConfig(Section):
         return tuple("abstain" if member < self.runs_abstain else "generate" for member in range(trials))
 
 
+def unadvised(config: RunConfig) -> RunConfig:
+    """The same without a memory policy: its agent plays as in plain trials, and no engine or generator of a
+    memory policy is started or needs to be there."""
+    if config.learning == "agent":
+        return config
+    return config.model_copy(update={"method": "lamer"})
+
+
 Refuse = Callable[[str, object, str], None]
 
 

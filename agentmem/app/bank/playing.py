@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentmem.config import RunConfig
+from agentmem.config import RunConfig, unadvised
 from agentmem.failures import ConfigError
 from agentmem.jsonl import LineWriter
 from agentmem.trajectory import Split, Ticket, Trial, Turn
@@ -62,7 +62,7 @@ def play_target(
     if out.exists():
         raise ConfigError(f"--out {out}: is there already; choose another name, or remove it")
     target = target_of(which, overrides)
-    config = alone(target.config)
+    config = unadvised(target.config)
     preflight(config)
     tickets = training_tickets(config, tasks, trials_per_task, seed)
     try:
@@ -81,13 +81,6 @@ def play_target(
         except (Interrupted, KeyboardInterrupt):
             console.print(f"Interrupted; what was played is in {out}", highlight=False, soft_wrap=True)
             raise SystemExit(INTERRUPTED_EXIT) from None
-
-
-def alone(config: RunConfig) -> RunConfig:
-    """The same without a memory policy: its agent plays as it would in plain trials."""
-    if config.learning == "agent":
-        return config
-    return config.model_copy(update={"method": "lamer"})
 
 
 def training_tickets(config: RunConfig, tasks: int, trials_per_task: int, seed: int) -> list[Ticket]:

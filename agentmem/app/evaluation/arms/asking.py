@@ -18,7 +18,7 @@ from agentmem.evaluation.lines import AdviceLine, advice_line
 from agentmem.memory.arms.choice import Rule
 from agentmem.memory.arms.shelf import Shelf
 from agentmem.memory.bank.records import BankRecord
-from agentmem.trajectory import Task, Turn, TurnKind, domain_of
+from agentmem.trajectory import Split, Task, Turn, TurnKind, domain_of
 
 if TYPE_CHECKING:
     from agentmem.app.evaluation.arms.parts import Parts
@@ -120,6 +120,4 @@ class Written:
 
 def task_of(env: str, seen: Seen) -> Task:
     """The task of a situation, as a question's ticket names it."""
-    from agentmem.trajectory import Split
-
     return Task(environment=env, instance=seen.instance, split=Split.EVAL, group="")

@@ -107,12 +107,3 @@ async def running(
             await parts.client.close()
         await watch.close()
         await system.close(config.supervision.drain_timeout_s)
-
-
-def without_memory_policy(config: RunConfig) -> RunConfig:
-    """The same agent and environment with nobody to ask: no engine of a memory policy is started.
-
-    Of methods without one the one that plays trials plainly; which it is changes nothing in an evaluation
-    without inter-episode memory of its own.
-    """
-    return config.model_copy(update={"method": "lamer"})

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.app.evaluation.arms.checking import Asked, checked, settled
 from agentmem.app.evaluation.arms.plan import LOOKED_UP, WRITTEN, scripted
+from agentmem.config import unadvised
 from agentmem.failures import ConfigError
 
 if TYPE_CHECKING:
@@ -181,13 +182,13 @@ class _Stage:
 
     async def without_model(self) -> None:
         """`none`, and the arms that look up."""
-        from agentmem.app.evaluation.arms.parts import running, without_memory_policy
+        from agentmem.app.evaluation.arms.parts import running
         from agentmem.app.evaluation.arms.playing import Job
 
         arms = [arm for arm in self.asked.arms if arm in ("none", *LOOKED_UP)]
         if not any(self.missing(arm) for arm in arms):
             return
-        config = without_memory_policy(self.asked.config)
+        config = unadvised(self.asked.config)
         async with running(config, self.run, self.live, self.live.models) as parts:
             await self.player.play(parts, self.book, self.chosen, Job("none", None, "none"))
             looked_up = [arm for arm in arms if arm != "none" and self.missing(arm)]
