@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentmem.app.cli import app
+from agentmem.app.evaluation.arms.asking import task_names
 from agentmem.app.evaluation.arms.checking import checked
 from agentmem.app.evaluation.arms.fitting import gate_of
 from agentmem.app.evaluation.arms.plan import Manifest, Mark, chosen_arms, plays_of, settle
@@ -210,3 +211,19 @@ def test_a_threshold_is_learnt_from_training_tasks_that_both_played() -> None:
     ]
     assert gate_of(config, none, rag).threshold == pytest.approx(0.8)
     assert gate_of(config, none, []).threshold == float("inf")
+
+
+def test_a_mixtures_task_is_known_under_its_domains_name_too() -> None:
+    of = {"small": "doors", "": "mixture"}
+    assert task_names("mixture", "@small/hall-attic", of) == {
+        ("mixture", "@small/hall-attic"),
+        ("doors", "hall-attic"),
+    }
+    assert task_names("doors", "hall-attic", {"": "doors"}) == {("doors", "hall-attic")}
+
+
+def test_a_mixtures_bank_may_not_hold_a_test_task_of_one_of_its_environments(tmp_path: Path) -> None:
+    held = bank(tmp_path / "bank.jsonl", split=Split.EVAL)
+    held.write_bytes(held.read_bytes().replace(b'"split":"eval"', b'"split":"train"'))
+    with pytest.raises(ConfigError, match="records of test tasks"):
+        ask(tmp_path, which="mempi-mixture", bank=held)

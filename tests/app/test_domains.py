@@ -11,10 +11,11 @@ import yaml
 from agentmem.app.evaluation.comparison import compare
 from agentmem.app.evaluation.comparison_text import as_text
 from agentmem.app.evaluation.sources import load_sources
+from agentmem.app.live.preflight import evaluation_tasks
 from agentmem.app.reporting.domain_table import run_domains
 from agentmem.app.reporting.records import EvalRecord, MetricsWriter, UpdateRecord, read_records
 from agentmem.app.sinks.sink import scalars_of
-from agentmem.app.training.bank_domains import domains_of, evaluation_tasks
+from agentmem.app.training.bank_domains import domains_of
 from agentmem.app.training.update_record import domain_counts
 from agentmem.config import RunConfig, load_config
 from agentmem.evaluation.domains import figures_by_domain

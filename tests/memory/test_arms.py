@@ -58,10 +58,10 @@ def test_nothing_is_found_for_nothing(shelf: Shelf) -> None:
 
 def test_while_something_is_learnt_a_task_does_not_find_its_own_record(shelf: Shelf) -> None:
     task = next(iter(TASKS))
-    found = shelf.nearest(task, "a kitchen", 3, without=("alfworld", task))
+    found = shelf.nearest(task, "a kitchen", 3, without={("alfworld", task)})
     assert len(found) == 2
     assert all(each.record.task_id != task for each in found)
-    (nearest,) = shelf.nearest(task, "a kitchen", without=("doors", task))
+    (nearest,) = shelf.nearest(task, "a kitchen", without={("doors", task)})
     assert nearest.record.task_id == task
 
 

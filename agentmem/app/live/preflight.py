@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from agentmem.app.reporting.run_buffer import with_password
@@ -97,6 +98,18 @@ def check_tasks(config: RunConfig, seeds: int) -> None:
         check_apart(config.env, config.env, config.evaluation, seeds)
     except EnvSetupError as error:
         raise ConfigError(f"env: {error}") from error
+
+
+def evaluation_tasks(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """The evaluation's tasks, as (domain, task id) of a record: also as the single environments call them."""
+    from envs.domains import named
+    from envs.registry import parts
+
+    for part in parts(config.env.name, config.env.options, "eval"):
+        for instance in part.instances:
+            yield part.environment, str(instance)
+            if part.domain:
+                yield config.env.name, named(part.domain, instance)
 
 
 def check_server(config: RunConfig) -> None:

@@ -6,24 +6,12 @@ from a single environment fits where one domain is of that environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from agentmem.config import RunConfig
 from agentmem.failures import ConfigError
 from agentmem.memory.bank.records import BankRecord
 from agentmem.trajectory import domain_of
-
-
-def evaluation_tasks(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """The evaluation's tasks, as (domain, task id) of a record: also as the single environments call them."""
-    from envs.domains import named
-    from envs.registry import parts
-
-    for part in parts(config.env.name, config.env.options, "eval"):
-        for instance in part.instances:
-            yield part.environment, str(instance)
-            if part.domain:
-                yield config.env.name, named(part.domain, instance)
 
 
 def domains_of(config: RunConfig, records: Sequence[BankRecord], bank: str) -> list[str]:

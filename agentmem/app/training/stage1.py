@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.app.live.exports import export_distil
 from agentmem.app.live.interrupt import InterruptFlag
+from agentmem.app.live.preflight import evaluation_tasks
 from agentmem.app.live.session import own_endpoint, through_ray
 from agentmem.app.reporting.records import (
     DistilRecord,
@@ -28,7 +29,7 @@ from agentmem.app.reporting.records import (
 )
 from agentmem.app.reporting.rundir import RunDir
 from agentmem.app.reporting.view import LiveView
-from agentmem.app.training.bank_domains import domains_of, evaluation_tasks
+from agentmem.app.training.bank_domains import domains_of
 from agentmem.config import RunConfig
 from agentmem.failures import ConfigError
 from agentmem.memory.bank.records import BankRecord, read_bank

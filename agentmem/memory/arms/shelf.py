@@ -11,7 +11,7 @@ which have none, what was learnt would not hold. `without` leaves it out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -41,16 +41,16 @@ class Shelf:
         self._keys = embedder.embed([situation(record.q, record.o) for record in records])
 
     def nearest(
-        self, task: str, observation: str, k: int = 1, *, without: tuple[str, str] | None = None
+        self, task: str, observation: str, k: int = 1, *, without: Collection[tuple[str, str]] = ()
     ) -> tuple[Found, ...]:
-        """At most `k` records, the nearest first, none of them of the task `without` (`BankRecord.task`).
+        """At most `k` records, the nearest first, none of them of a task `without` (`BankRecord.task`).
         A situation without content finds nothing."""
         (query,) = self._embedder.embed([situation(task, observation)])
         if not query.any():
             return ()
         cosines = self._keys @ query
         order = (int(i) for i in np.argsort(-cosines, kind="stable"))
-        allowed = (i for i in order if self.records[i].task != without)
+        allowed = (i for i in order if self.records[i].task not in without)
         return tuple(Found(i, self.records[i], float(cosines[i])) for i in islice(allowed, k))
 
 

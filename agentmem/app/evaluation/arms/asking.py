@@ -8,8 +8,8 @@ policy is asked through the same generators, client and prompts as by agents.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -67,6 +67,8 @@ class LookedUp:
     tokens_of: Callable[[str], int]
     """Tokens of a hint, by the memory policy's tokenizer: the measure that all arms share."""
     own: bool = True
+    environments: Mapping[str, str] = field(default_factory=dict)
+    """Of a mixture's domains."""
     branch: str = "free"
 
     async def ask(self, situations: Sequence[Seen]) -> list[Said]:
@@ -78,7 +80,7 @@ class LookedUp:
 
         style = self.style.of(domain_of(seen.instance))
         task = task_text(self.env, style, seen.instruction, seen.observation)
-        without = None if self.own else (self.env, str(seen.instance))
+        without = () if self.own else task_names(self.env, seen.instance, self.environments)
         found = self.shelf.nearest(task, seen.observation, self.rule.candidates, without=without)
         chosen = self.rule.choose(found)
         cosine = found[0].cosine if found else None
@@ -116,6 +118,15 @@ class Written:
         """See Source. A late answer abstains, and its line says so."""
         turns = await self.parts.ask(situations, self.branch)
         return [Said(turn, advice_line(turn)) for turn in turns]
+
+
+def task_names(env: str, instance: str | int, environments: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """What a bank's records may call a task: of a mixture's also as its domain's environment alone does."""
+    from envs.domains import parted
+
+    domain, own = parted(instance)
+    names = {(env, str(instance))}
+    return frozenset(names | {(environments[domain], str(own))} if domain in environments else names)
 
 
 def task_of(env: str, seen: Seen) -> Task:

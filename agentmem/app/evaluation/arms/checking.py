@@ -63,9 +63,8 @@ def checked(
 ) -> Asked:
     """All that can be seen to be wrong before anything starts. Raises ConfigError, ModelError."""
     from agentmem.app.evaluation.target import target_of
-    from agentmem.app.live.preflight import preflight
+    from agentmem.app.live.preflight import evaluation_tasks, preflight
     from agentmem.memory.bank.splitting import refuse_test_tasks
-    from envs.registry import instances
 
     wanted = chosen_arms(arms)
     for option, found, least in (("--tasks", tasks, 1), ("--fit-tasks", fit_tasks, 1), ("--seed", seed, 0)):
@@ -85,9 +84,7 @@ def checked(
         raise ConfigError(f"advice.every is '{config.advice.every}': arms give one hint a trial ('trial')")
     preflight(config)
     records = read_bank(bank)
-    env = config.env
-    tests = ((env.name, str(instance)) for instance in instances(env.name, env.options, "eval"))
-    refuse_test_tasks(records, tests, f"--bank {bank}")
+    refuse_test_tasks(records, evaluation_tasks(config), f"--bank {bank}")
     given = {
         "stage1": stage1,
         "full": full if full is not None or target.model is None else str(target.model),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from agentmem.app.evaluation.arms.playing import Book, Player
     from agentmem.app.live.session import Session
     from agentmem.app.reporting.rundir import RunDir
+    from agentmem.memory.arms.choice import Rule
     from agentmem.memory.arms.shelf import Shelf
 
 
@@ -198,7 +199,7 @@ class _Stage:
     async def _look_up(self, parts: Parts, arms: Sequence[str]) -> None:
         from agentmem.app.evaluation.arms.fitting import fit_instances, fitted_gate, fitted_values
         from agentmem.app.evaluation.arms.playing import Job
-        from agentmem.memory.arms.choice import Nearest, Rule
+        from agentmem.memory.arms.choice import Nearest
 
         asked, player, fits, view = self.asked, self.player, self.fits, self.live.view
         view.phase("embedding the bank")
@@ -235,6 +236,7 @@ def _shelf(asked: Asked, tokenizer: Path) -> tuple[Shelf, LookUp]:
     from agentmem.chat import ChatCodec
     from agentmem.memory.arms.shelf import Shelf
     from agentmem.memory.embedding import CachedEmbedder, load_embedder
+    from envs.registry import parts
 
     config = asked.config
     shelf = Shelf(asked.records, CachedEmbedder(load_embedder(config.memory.embedder)))
@@ -245,4 +247,10 @@ def _shelf(asked: Asked, tokenizer: Path) -> tuple[Shelf, LookUp]:
     def tokens_of(text: str) -> int:
         return len(codec.encode(text)) - start
 
-    return shelf, lambda rule, own: LookedUp(shelf, rule, config.env.name, style, tokens_of, own)
+    found = parts(config.env.name, config.env.options, "eval")
+    environments = {part.domain: part.environment for part in found}
+
+    def look_up(rule: Rule, own: bool) -> LookedUp:
+        return LookedUp(shelf, rule, config.env.name, style, tokens_of, own, environments)
+
+    return shelf, look_up
