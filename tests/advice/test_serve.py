@@ -80,7 +80,7 @@ def test_an_answer_that_is_late_abstains_and_says_so(service: Service) -> None:
         ({"observation": "hall"}, 422, "query is missing"),
         ({"query": ""}, 422, 'query is "": String should have at least 1 character'),
         ({"query": 3}, 422, "query is 3: Input should be a valid string"),
-        ({**WALK, "tau": 1}, 422, "tau: no such field; there are query, observation, threshold,"),
+        ({**WALK, "tau": 1}, 422, "tau: no such field; there are query, observation, domain,"),
         ({**WALK, "threshold": "much"}, 422, 'threshold is "much": Input should be a valid number'),
         (b'{"query": "q", "threshold": NaN}', 422, "threshold is NaN: Input should be a finite number"),
         ({**WALK, "max_tokens": 5}, 422, "max_tokens is 5: must be 1 to 4"),
