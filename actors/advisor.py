@@ -6,7 +6,7 @@
 
 One engine runs in this process, on threads of its own; calls from several threads are batched. `advise` never
 takes longer than `timeout_s` (a late answer abstains, and says so). τ, the hint's length and the timeout may
-be given with each question.
+be given with each question; so may a picture, to a policy whose model sees.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from agentmem.failures import ConfigError
 from agentmem.memory.advisor import Advice, advice_of
 from agentmem.sampling import Sample, SampleRequest, Sampling
 from agentmem.trajectory import Split
+from agentmem.vision.picture import Picture, PictureLike, picture_of
+from agentmem.vision.reader import PictureReader
 from envs.base import PromptStyle
 from envs.prompt_kind import advises_in_messages
 from envs.registry import style as style_of
 
 T = TypeVar("T")
+Question = tuple[str, str] | tuple[str, str, PictureLike | None]
 
 
 class Advisor:
@@ -57,6 +60,8 @@ class Advisor:
         codec = ChatCodec(config.model, template_options=template_options or {})
         codec.check_servable(messages=advises_in_messages(style))
         self._domains = set(style.each())
+        reader = PictureReader.of(config.model)
+        self._sees = reader is not None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="advisor", daemon=True)
         self._thread.start()
@@ -78,6 +83,7 @@ class Advisor:
             context_length=config.max_model_len,
             threshold=threshold,
             timeout_s=timeout_s,
+            reader=None if reader is None else reader.check(),
         )
 
     @classmethod
@@ -118,28 +124,34 @@ class Advisor:
         self,
         task: str,
         observation: str,
-        image: bytes | None = None,
+        image: PictureLike | None = None,
         *,
         domain: str = "",
         threshold: float | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Advice:
-        """One advice. `domain`: which environment it is about, for a policy that advises several.
+        """One advice. `image`: an image of Pillow, an image file's bytes, or its path. `domain`: which
+        environment it is about, for a policy that advises several.
 
-        Raises ConfigError for an image (this policy reads text alone), an unknown domain, and limits out of
-        range.
+        Raises ConfigError for an unknown domain, limits out of range, and an image where the policy reads text
+        alone; PictureError for one that can't be used.
         """
-        if image is not None:
-            raise ConfigError("image: this memory policy reads text alone; give the observation in words")
         return self.submit(
-            task, observation, domain=domain, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+            task,
+            observation,
+            image,
+            domain=domain,
+            threshold=threshold,
+            max_tokens=max_tokens,
+            timeout_s=timeout_s,
         ).result()
 
     def submit(
         self,
         task: str,
         observation: str,
+        image: PictureLike | None = None,
         *,
         domain: str = "",
         threshold: float | None = None,
@@ -148,18 +160,25 @@ class Advisor:
     ) -> Future[Advice]:
         """`advise` without waiting, from any thread: for other event loops (`asyncio.wrap_future`)."""
         asked = self.advise_async(
-            task, observation, domain=domain, threshold=threshold, max_tokens=max_tokens, timeout_s=timeout_s
+            task,
+            observation,
+            image,
+            domain=domain,
+            threshold=threshold,
+            max_tokens=max_tokens,
+            timeout_s=timeout_s,
         )
         return asyncio.run_coroutine_threadsafe(asked, self._loop)
 
-    def advise_many(self, questions: Sequence[tuple[str, str]], *, domain: str = "") -> list[Advice]:
-        """Advice on several (task, observation) of one domain, as one batch."""
+    def advise_many(self, questions: Sequence[Question], *, domain: str = "") -> list[Advice]:
+        """Advice on several (task, observation) or (task, observation, image) of one domain, as one batch."""
         return self._run(self._many(questions, domain))
 
     async def advise_async(
         self,
         task: str,
         observation: str,
+        image: PictureLike | None = None,
         *,
         domain: str = "",
         threshold: float | None = None,
@@ -173,6 +192,8 @@ class Advisor:
             known = ", ".join(sorted(self._domains))
             allowed = f"must be one of {known}" if self._domains != {""} else "it advises on one environment"
             raise ConfigError(f"domain is {found}: {allowed}")
+        if image is not None and not self._sees:
+            raise ConfigError("image: this memory policy reads text alone; give the observation in words")
         began = time.monotonic()
         request = AdviceRequest(
             id=str(next(self._numbers)),
@@ -182,6 +203,7 @@ class Advisor:
             threshold=threshold,
             max_tokens=max_tokens,
             timeout_s=timeout_s,
+            image=None if image is None else picture_of(image),
         )
         advised = await self._advising.advise(request)
         return advice_of(advised.turn, time.monotonic() - began, advised.gap)
@@ -210,7 +232,7 @@ class Advisor:
         if timeout_s is not None and not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s:g}: must be above 0")
 
-    async def _many(self, questions: Sequence[tuple[str, str]], domain: str) -> list[Advice]:
+    async def _many(self, questions: Sequence[Question], domain: str) -> list[Advice]:
         asked = (self.advise_async(*question, domain=domain) for question in questions)
         return await asyncio.gather(*asked)
 
@@ -229,6 +251,9 @@ class _InProcess:
     def __init__(self, engine: StepEngine) -> None:
         self._engine, self._numbers = engine, itertools.count()
 
-    async def sample(self, prompt_ids: tuple[int, ...], sampling: Sampling) -> Sample:
-        request = SampleRequest(id=str(next(self._numbers)), prompt_ids=prompt_ids, sampling=sampling)
+    async def sample(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, image: Picture | None = None
+    ) -> Sample:
+        name = str(next(self._numbers))
+        request = SampleRequest(id=name, prompt_ids=prompt_ids, sampling=sampling, image=image)
         return await self._engine.sample(request)

@@ -25,6 +25,7 @@ from agentmem.config.schema import RunConfig
 from agentmem.failures import Failure
 from agentmem.sampling import Sampling
 from agentmem.trajectory import Split
+from agentmem.vision.reader import PictureReader
 from envs.prompt_kind import advises_in_messages
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class MemoryGenerator:
         style = settings.env.style()
         codec = ChatCodec(settings.model, template_options=settings.template_options)
         codec.check_servable(messages=advises_in_messages(style))
+        reader = PictureReader.of(settings.model)
         self._client = EngineClient({}, request_s=settings.timeout_s)
         self._advising = Advising(
             self._name,
@@ -97,6 +99,7 @@ class MemoryGenerator:
             context_length=settings.context_length,
             threshold=settings.threshold,
             timeout_s=settings.timeout_s,
+            reader=None if reader is None else reader.check(),
         )
 
     async def configure(self, engines: Mapping[str, ActorHandle]) -> None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from agentmem.vision.picture import Picture
+
 
 class FinishReason(StrEnum):
     """Why a response ended."""
@@ -44,12 +46,14 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"allowed_ids is {self.allowed_ids}: each token once")
 
 
-class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One LLM call. `id` is unique among the requests of a client."""
 
     id: str
     prompt_ids: tuple[int, ...]
     sampling: Sampling
+    image: Picture | None = None
+    """What the prompt's places for a picture stand for; a model that reads text alone refuses it."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

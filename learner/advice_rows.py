@@ -170,6 +170,7 @@ def _decision(answer: Answer, advantage: float, replayed: bool) -> Row:
         kind=turn.kind,
         replayed=replayed,
         part=Part.DECISION,
+        image=turn.image,
     )
 
 
@@ -191,6 +192,7 @@ def _content(answer: Answer, advantage: float, replayed: bool) -> list[Row]:
         kind=turn.kind,
         forced=max(turn.forced - 1, 0),
         replayed=replayed,
+        image=turn.image,
     )
     return [row] if row.trained else []
 

@@ -9,6 +9,7 @@ With LoRA the adapters are merged into the tensors on the way (the model itself 
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from agentmem.failures import ModelError
+from agentmem.vision.directory import SEEING, file_name
 from agentmem.weights import TensorMeta
 from learner.zero import real_size
 
@@ -39,8 +41,9 @@ TOKENIZER_FILES = (
     "chat_template*",
     "*.model",
     "words.json",
+    "*processor_config.json",
 )
-"""What a tokenizer may be made of; copied from the model's own folder."""
+"""What a tokenizer, or a processor of pictures, may be made of; copied from the model's own folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ def units(policy: PolicyModel) -> list[Unit]:
     for name, buffer in persistent.items():
         if name not in known and id(buffer) not in tied and not isinstance(buffer, nn.Parameter):
             out.append(_unit(name, buffer, ()))
+    if base.config.model_type in SEEING:  # engines and files know its tensors by other names than modules do
+        out = [dataclasses.replace(unit, name=file_name(unit.name)) for unit in out]
     return out
 
 

@@ -94,13 +94,15 @@ def logits_at(
     index: Tensor,
     position_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
+    embeddings: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Logits [N, V] at the flat positions `index` [N] of `input_ids` [B, L], and the last hidden states [B,
     L, H].
 
     `call` is the model, or what wraps it (a DeepSpeed engine); `layer` is its output layer. The logits at
     position i predict token i + 1. `attention_mask` is only for what causality and right padding don't give:
-    blocks of a packed row, as an additive or boolean mask [1, 1, L, L].
+    blocks of a packed row, as an additive or boolean mask [1, 1, L, L]. `embeddings` [B, L, H] are read in the
+    ids' place where they hold more than those (pictures).
     """
     seen: dict[str, Tensor] = {}
     kwargs: dict[str, Any] = {}
@@ -108,8 +110,12 @@ def logits_at(
         kwargs["position_ids"] = position_ids
     if attention_mask is not None:
         kwargs["attention_mask"] = attention_mask
+    if embeddings is None:
+        kwargs["input_ids"] = input_ids
+    else:
+        kwargs["inputs_embeds"] = embeddings
     with _only_at(layer, index, seen):
-        out = call(input_ids=input_ids, use_cache=False, **kwargs)
+        out = call(use_cache=False, **kwargs)
     return out.logits, seen["hidden"]
 
 

@@ -12,12 +12,13 @@ advantage term from the unlikely ones; they still count in every mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from agentmem.vision.sight import on_device
 from learner.forward import Processing, logprobs_and_entropy
 from learner.objectives.empo2 import stabilising_mask
 from learner.objectives.entropy import entropy_bonus
@@ -69,6 +70,8 @@ class DeviceBatch:
     ways: tuple[tuple[Processing, int, int], ...]
     value_at: Tensor
     value_target: Tensor
+    pictures: dict[str, Tensor] = field(default_factory=dict)
+    """See `PolicyModel.forward`; empty without any."""
     old: Tensor | None = None
     reference: Tensor | None = None
 
@@ -96,6 +99,7 @@ class DeviceBatch:
             ways=tuple((Processing.of(how), begin, end) for how, begin, end in micro.sampling),
             value_at=put(micro.value_at),
             value_target=put(micro.value_target),
+            pictures={} if micro.pictures is None else on_device(micro.pictures, device),
         )
 
 

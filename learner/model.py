@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from agentmem.chat.decision import DecisionTokens
 from agentmem.failures import ModelError
+from agentmem.vision.directory import causal_model
+from agentmem.vision.sight import embedded, tower
 from learner.forward import logits_at, output_layer
 from learner.token_rows import TokenRows
 
@@ -38,6 +40,8 @@ class PolicyModel(nn.Module):
         super().__init__()
         self.model: Any = model
         self.rows = rows
+        self.blank: tuple[Tensor, Tensor] | None = None
+        """A picture that is looked at where a batch has none, so that all ranks gather the same parameters."""
         layer = output_layer(model)
         weight: Any = layer.weight
         self.value_head: nn.Linear | None = None
@@ -48,9 +52,20 @@ class PolicyModel(nn.Module):
             nn.init.zeros_(self.value_head.bias)
 
     def forward(
-        self, input_ids: Tensor, index: Tensor, position_ids: Tensor | None, value_at: Tensor
+        self,
+        input_ids: Tensor,
+        index: Tensor,
+        position_ids: Tensor | None,
+        value_at: Tensor,
+        **pictures: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        logits, hidden = logits_at(self.model, output_layer(self.model), input_ids, index, position_ids)
+        """`pictures`: as `agentmem.vision.sight.embedded` takes them; nothing where the batch has none."""
+        embeddings = embedded(self.model, input_ids, **pictures) if pictures else None
+        logits, hidden = logits_at(
+            self.model, output_layer(self.model), input_ids, index, position_ids, embeddings=embeddings
+        )
+        if self.blank is not None and not pictures:
+            logits = logits + 0.0 * tower(self.model, *(each.to(logits.device) for each in self.blank)).sum()
         if self.value_head is None:
             return logits, hidden.new_zeros(0)
         at = hidden.reshape(-1, hidden.shape[-1]).index_select(0, value_at)
@@ -80,10 +95,8 @@ def load_model(settings: RankSettings, device: torch.device, attention: str = "s
 
 def load_base(path: str, dtype: str, device: torch.device, attention: str = "sdpa") -> PreTrainedModel:
     """The model as it is on disk."""
-    from transformers import AutoModelForCausalLM
-
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        model: PreTrainedModel = causal_model(path).from_pretrained(
             path, dtype=DTYPES[dtype], attn_implementation=attention
         )
     except (OSError, ValueError) as error:

@@ -15,6 +15,10 @@ import torch
 
 from agentmem.chaos import hold
 from agentmem.failures import ConfigError
+from agentmem.vision.inputs import padded
+from agentmem.vision.picture import Picture
+from agentmem.vision.reader import PictureReader
+from agentmem.vision.sight import on_device
 from agentmem.weights import Deadlines, Probe, WeightUpdate
 from agentmem.weights.base import buckets_of
 from agentmem.weights.collective import BUCKET_BYTES, Wire, send_buckets
@@ -40,6 +44,7 @@ class Outlet:
     ) -> None:
         self._settings, self._rank = settings, rank
         self._model, self._engine, self._device = model, engine, device
+        self._reader = PictureReader.of(settings.model)
         self._sender: Any = None
 
     def publish(self, version: int, engines: Sequence[str] = ()) -> WeightUpdate | None:
@@ -95,12 +100,18 @@ class Outlet:
         sequences = self._settings.probe or fixed_probe(
             int(self._model.model.config.get_text_config().vocab_size)
         )
+        images: tuple[Picture | None, ...] = ()
+        if self._reader is not None:
+            picture = self._reader.probe
+            sequences = (*sequences, (*self._reader.placed(picture), *sequences[0]))
+            images = (*[None] * (len(sequences) - 1), picture)
         rows: list[tuple[float, ...]] = []
         nothing = torch.zeros(0, dtype=torch.long, device=self._device)
-        for ids in sequences:
+        for ids, image in zip(sequences, images or [None] * len(sequences), strict=True):
             inputs = torch.tensor([ids[:-1]], device=self._device)
             index = torch.arange(len(ids) - 1, device=self._device)
-            logits, _ = self._model(inputs, index, None, nothing)
+            where, seen = self._seen(ids[:-1], image)
+            logits, _ = self._model(inputs, index, where, nothing, **seen)
             targets = torch.tensor(ids[1:], device=self._device)
             logp = token_logprobs(logits, targets, Processing())
             rows.append(tuple(logp.clamp(max=0.0).tolist()))
@@ -108,9 +119,20 @@ class Outlet:
             sequences=tuple(sequences),
             logprobs=tuple(rows),
             tolerance=self._settings.weights.verify_tolerance,
+            pictures=images,
         )
 
     # ------------------------------------------------------------------ inside
+
+    def _seen(
+        self, ids: Sequence[int], image: Picture | None
+    ) -> tuple[torch.Tensor | None, dict[str, torch.Tensor]]:
+        """Positions and pictures of one sequence, as the model takes them."""
+        if self._reader is None or image is None:
+            return None, {}
+        positions, pictures = padded(self._reader, [(ids, image)], len(ids))
+        assert pictures is not None
+        return torch.tensor(positions, device=self._device), on_device(pictures, self._device)
 
     def _deadlines(self) -> Deadlines:
         limit = self._settings.weights.phase_timeout_s

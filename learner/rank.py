@@ -21,6 +21,7 @@ from torch import Tensor
 from agentmem.chaos import hold
 from agentmem.failures import ConfigError, NumericsError, ResourceError
 from agentmem.trajectory import Trial, decode_trial
+from agentmem.vision.reader import PictureReader
 from learner import checkpoint, export
 from learner.batching.choose import choose_strategy, has_flash_attention
 from learner.batching.tensors import Shard, shards
@@ -67,6 +68,9 @@ class LearnerRank:
         self.model: PolicyModel = load_model(settings, device, attention)
         self.engine = ZeroEngine(self.model, settings, world, device)
         self.reference = self._reference(attention)
+        self.reader = PictureReader.of(settings.model)
+        if self.reader is not None and settings.learner.zero_stage == 3 and world > 1:
+            self.model.blank = blank_of(self.reader)
         self.updates_done = 0
         self.bad_in_row = 0
         self.skipped_updates = 0
@@ -96,6 +100,7 @@ class LearnerRank:
             ranks=self.world,
             seed=random.Random(f"{self.settings.seed}:{self.updates_done}").getrandbits(32),
             merge=cfg.merge_turns,
+            reader=self.reader,
         )
         seconds = time.perf_counter() - started
         return Prepared(batch.stats, plan, batch.records, parts, seconds, batch.numbers)
@@ -116,7 +121,9 @@ class LearnerRank:
     def prepare_rows(self, rows: Sequence[Row]) -> list[Shard]:
         """Shards of rows that are only read, one per rank."""
         budget = self.settings.learner.token_budget
-        return shards(rows, strategy=self.strategy, budget=budget, ranks=self.world)[0]
+        return shards(
+            rows, strategy=self.strategy, budget=budget, ranks=self.world, reader=self.reader
+        )[0]
 
     # ------------------------------------------------------------------ all ranks
 
@@ -127,7 +134,9 @@ class LearnerRank:
         for mini in shard.minibatches:
             for micro in mini.micro:
                 batch = DeviceBatch.of(micro, self.device, "token")
-                _, values = self.model(batch.ids, batch.index, batch.positions, batch.value_at)
+                _, values = self.model(
+                    batch.ids, batch.index, batch.positions, batch.value_at, **batch.pictures
+                )
                 out.update(zip(micro.value_row.tolist(), values.tolist(), strict=True))
         return out
 
@@ -251,7 +260,7 @@ class LearnerRank:
     @torch.no_grad()
     def logprobs(self, batch: DeviceBatch, model: Any) -> Tensor:
         """Log-probs [N] of a micro-batch's targets under a model's present weights."""
-        logits, _ = model(batch.ids, batch.index, batch.positions, batch.value_at[:0])
+        logits, _ = model(batch.ids, batch.index, batch.positions, batch.value_at[:0], **batch.pictures)
         return logprobs(logits, batch, entropy_grad=False)[0]
 
     def reference_logprobs(self, batch: DeviceBatch) -> Tensor:
@@ -281,6 +290,13 @@ class LearnerRank:
 def decoded(groups: Groups) -> list[list[Trial]]:
     """Trials as they are, bytes decoded."""
     return [[decode_trial(t) if isinstance(t, bytes) else t for t in group] for group in groups]
+
+
+def blank_of(reader: PictureReader) -> tuple[Tensor, Tensor]:
+    """The smallest picture that the model takes, black: patches and grid."""
+    side = reader.merge
+    width = reader.read(reader.probe).patches.shape[1]
+    return torch.zeros(side * side, width), torch.tensor([[1, side, side]])
 
 
 def device_of(settings: RankSettings) -> torch.device:

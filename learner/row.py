@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from agentmem.sampling import Sampling
 from agentmem.trajectory import TurnKind
+from agentmem.vision.picture import Picture
 
 
 class Part(IntEnum):
@@ -43,6 +44,8 @@ class Row:
     off_policy: bool = False
     """EMPO²: `prompt` isn't the one that was answered, but the same without tips."""
     part: Part = Part.CONTENT
+    image: Picture | None = None
+    """The picture in `prompt`."""
 
     @property
     def inputs(self) -> tuple[int, ...]:

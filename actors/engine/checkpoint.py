@@ -8,6 +8,7 @@ from pathlib import Path
 
 from actors.engine.protocol import EngineConfig
 from agentmem.failures import ModelError
+from agentmem.vision.directory import language_config
 from agentmem.weights.base import WeightUpdate
 
 _TIED_HEAD = "lm_head.weight"
@@ -23,10 +24,11 @@ def read_checkpoint(config: EngineConfig) -> tuple[Shapes, int]:
     if not settings.is_file():
         raise ModelError(f"no model at {config.model}: config.json is missing")
     model = json.loads(settings.read_text())
-    vocab = model.get("vocab_size")
+    language = language_config(model)
+    vocab = language.get("vocab_size")
     if not isinstance(vocab, int) or vocab < 1:
         raise ModelError(f"{settings}: vocab_size is {vocab!r}")
-    positions = model.get("max_position_embeddings")
+    positions = language.get("max_position_embeddings")
     if isinstance(positions, int) and config.max_model_len > positions:
         raise ModelError(f"max_model_len {config.max_model_len} > {positions} positions of {config.model}")
     files = sorted(folder.glob("*.safetensors"))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from actors.batch_client import BatchClient, Replica
 from actors.engine.protocol import Reply
 from agentmem.sampling import Sample, SampleRequest, Sampling
+from agentmem.vision.picture import Picture
 
 
 class EngineClient(BatchClient[SampleRequest, Sample]):
@@ -30,10 +31,12 @@ class EngineClient(BatchClient[SampleRequest, Sample]):
             max_attempts=max_attempts,
         )
 
-    async def sample(self, prompt_ids: Sequence[int], sampling: Sampling) -> Sample:
+    async def sample(
+        self, prompt_ids: Sequence[int], sampling: Sampling, image: Picture | None = None
+    ) -> Sample:
         """One response. Raises what `ask` does."""
         return await self.ask(
-            SampleRequest(id=self.next_id(), prompt_ids=tuple(prompt_ids), sampling=sampling)
+            SampleRequest(id=self.next_id(), prompt_ids=tuple(prompt_ids), sampling=sampling, image=image)
         )
 
     async def sample_many(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Sample]:

@@ -14,13 +14,17 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from agentmem.failures import Failure
 from agentmem.sampling import FinishReason, Sample, SampleRequest
+from agentmem.vision.picture import Picture
 from agentmem.weights.base import Staged, UpdateReport, WeightUpdate
+
+if TYPE_CHECKING:
+    from agentmem.vision.reader import PictureReader
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,8 +189,13 @@ class Core(Protocol):
         """
         ...
 
-    def score(self, sequences: Sequence[Sequence[int]], adapter: int | None) -> list[list[float]]:
-        """Score with all other requests held."""
+    def score(
+        self,
+        sequences: Sequence[Sequence[int]],
+        adapter: int | None,
+        pictures: Sequence[Picture | None] = (),
+    ) -> list[list[float]]:
+        """Score with all other requests held. `pictures`: those of the sequences; none where it is empty."""
         ...
 
     def add_adapter(self, number: int, path: str) -> None: ...
@@ -196,8 +205,10 @@ class Core(Protocol):
     def close(self) -> None: ...
 
 
-def refusal(request: SampleRequest, vocabulary: int, max_model_len: int) -> str | None:
-    """Why no engine with such a model can serve this request; None if it can."""
+def refusal(
+    request: SampleRequest, vocabulary: int, max_model_len: int, reader: PictureReader | None = None
+) -> str | None:
+    """Why no engine with such a model can serve this request; None if it can. `reader`: of a model that sees."""
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"
@@ -210,4 +221,6 @@ def refusal(request: SampleRequest, vocabulary: int, max_model_len: int) -> str 
         return (
             f"{len(ids)} prompt ids + {request.sampling.max_tokens} new ones > max_model_len {max_model_len}"
         )
-    return None
+    if reader is not None:
+        return reader.refusal(ids, request.image)
+    return None if request.image is None else "it has a picture, and this model reads text alone"

@@ -25,7 +25,7 @@ from actors.engine.threads import aside, post, refuse, succeed
 from agentmem.chaos import hold
 from agentmem.failures import AgentMemError, EngineError, Failure, FailureKind, ModelError, WeightSyncError
 from agentmem.sampling import FinishReason, Sample, SampleRequest
-from agentmem.weights.base import Phase, Receiver, Staged, UpdateReport, WeightUpdate
+from agentmem.weights.base import Phase, Probe, Receiver, Staged, UpdateReport, WeightUpdate
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -417,7 +417,7 @@ class StepEngine:
                 self._adapter = None
             reason = None
             if update.probe is not None:
-                reason = update.probe.mismatch(self._core.score(update.probe.sequences, self._adapter))
+                reason = update.probe.mismatch(self._scores_of(update.probe))
         except Exception:
             self._put_back(before, update)
             raise
@@ -434,6 +434,11 @@ class StepEngine:
         held = time.monotonic() - began
         self._paused_s += held
         return held
+
+    def _scores_of(self, probe: Probe) -> list[list[float]]:
+        if not probe.pictures:
+            return self._core.score(probe.sequences, self._adapter)
+        return self._core.score(probe.sequences, self._adapter, probe.pictures)
 
     def _put_back(self, adapter: int | None, update: WeightUpdate) -> None:
         """The old version serves again. If that fails the engine has no defined weights, so it ends."""

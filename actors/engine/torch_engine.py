@@ -14,21 +14,35 @@ from actors.engine.checkpoint import disagreement, read_checkpoint
 from actors.engine.protocol import Emitted, EngineConfig, refusal
 from agentmem.failures import ConfigError, ModelError
 from agentmem.sampling import FinishReason, SampleRequest, Sampling
+from agentmem.vision.directory import causal_model, module_name
+from agentmem.vision.inputs import padded
+from agentmem.vision.picture import Picture
+from agentmem.vision.reader import PictureReader
+from agentmem.vision.sight import embedded, on_device
 from agentmem.weights.base import Staged, WeightUpdate
 
 if TYPE_CHECKING:
     import torch
 
+_Sight = tuple[tuple[int, ...], Picture | None]
+"""A sequence's ids, and its picture if it has one."""
+
 
 class _Row:
-    """One request: its ids so far, and how many of them are the prompt's."""
+    """One request: its ids so far, how many of them are the prompt's, and its picture."""
 
-    __slots__ = ("ids", "prompt", "sampling")
+    __slots__ = ("ids", "image", "prompt", "sampling")
 
     def __init__(self, request: SampleRequest) -> None:
         self.ids = list(request.prompt_ids)
         self.prompt = len(self.ids)
         self.sampling = request.sampling
+        self.image = request.image
+
+    @property
+    def reads(self) -> _Sight:
+        """What its next token depends on."""
+        return tuple(self.ids), self.image
 
 
 class TorchCore:
@@ -45,7 +59,6 @@ class TorchCore:
             )
         self._shapes, self._vocab = read_checkpoint(self._config)
         import torch
-        from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(self._config.threads)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -54,17 +67,20 @@ class TorchCore:
         if not isinstance(dtype, torch.dtype):
             raise ConfigError(f"dtype {self._config.dtype!r} is unknown to torch")
         try:
-            model = AutoModelForCausalLM.from_pretrained(self._config.model, dtype=dtype)
+            model = causal_model(self._config.model).from_pretrained(self._config.model, dtype=dtype)
         except (ValueError, OSError, RuntimeError) as error:
             cause = " ".join(str(error).split())[:300]
             raise ModelError(
                 f"torch can't serve {self._config.model}: {type(error).__name__}: {cause}"
             ) from error
+        self._reader = PictureReader.of(self._config.model)
+        if self._reader is not None:
+            self._reader.check()
         self._model: Any = model.to(self._device).eval()
         self._initial = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
     def refusal(self, request: SampleRequest) -> str | None:
-        return refusal(request, self._vocab, self._config.max_model_len)
+        return refusal(request, self._vocab, self._config.max_model_len, self._reader)
 
     def add(self, ids: Sequence[int], requests: Sequence[SampleRequest], adapter: int | None) -> None:
         for number, request in zip(ids, requests, strict=True):
@@ -84,16 +100,16 @@ class TorchCore:
         import torch
 
         batch = list(self._rows.items())[: self._config.max_num_seqs]
-        distinct = list(dict.fromkeys(tuple(row.ids) for _, row in batch))
-        index = {ids: i for i, ids in enumerate(distinct)}
+        distinct = list(dict.fromkeys(row.reads for _, row in batch))
+        index = {reads: i for i, reads in enumerate(distinct)}
         with torch.inference_mode():
             logits = self._logits(distinct)
-            last = torch.tensor([len(ids) - 1 for ids in distinct], device=self._device)
+            last = torch.tensor([len(ids) - 1 for ids, _ in distinct], device=self._device)
             ends = logits[torch.arange(len(distinct), device=self._device), last]
             sampled: dict[int, tuple[int, float]] = {}
             for sampling in dict.fromkeys(row.sampling for _, row in batch):
                 group = [(number, row) for number, row in batch if row.sampling == sampling]
-                rows = ends[torch.tensor([index[tuple(row.ids)] for _, row in group], device=self._device)]
+                rows = ends[torch.tensor([index[row.reads] for _, row in group], device=self._device)]
                 logprobs = processed_logprobs(rows, sampling)
                 chosen = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
                 values = logprobs.gather(1, chosen)[:, 0].tolist()
@@ -123,31 +139,46 @@ class TorchCore:
         tensors = self._initial if staged is None else staged.tensors
         if tensors is None:
             raise ModelError("engine kind `torch` needs the tensors themselves")
+        if self._reader is not None:  # what arrives is named as in the model's files
+            tensors = {module_name(name): tensor for name, tensor in tensors.items()}
         # A tied head may be absent; it is the embedding's tensor, and that was checked at the announcement.
         self._model.load_state_dict(tensors, strict=False)
 
-    def score(self, sequences: Sequence[Sequence[int]], adapter: int | None) -> list[list[float]]:
+    def score(
+        self,
+        sequences: Sequence[Sequence[int]],
+        adapter: int | None,
+        pictures: Sequence[Picture | None] = (),
+    ) -> list[list[float]]:
         import torch
 
+        sights = list(zip(map(tuple, sequences), pictures or [None] * len(sequences), strict=True))
         with torch.inference_mode():
-            logprobs = self._logits([tuple(ids) for ids in sequences]).float().log_softmax(-1)
+            logprobs = self._logits(sights).float().log_softmax(-1)
         rows = []
         for i, ids in enumerate(sequences):
             targets = torch.tensor(list(ids[1:]), device=self._device)[:, None]
             rows.append(logprobs[i, : len(ids) - 1].gather(1, targets)[:, 0].tolist())
         return rows
 
-    def _logits(self, sequences: Sequence[Sequence[int]]) -> torch.Tensor:
+    def _logits(self, sequences: Sequence[_Sight]) -> torch.Tensor:
         """Shape (sequences, longest, vocabulary); what follows a sequence's end is meaningless."""
         import torch
 
-        longest = max(len(ids) for ids in sequences)
+        longest = max(len(ids) for ids, _ in sequences)
         ids = torch.zeros(len(sequences), longest, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for i, row in enumerate(sequences):
+        for i, (row, _) in enumerate(sequences):
             ids[i, : len(row)] = torch.tensor(row)
             mask[i, : len(row)] = 1
-        logits: torch.Tensor = self._model(ids.to(self._device), attention_mask=mask.to(self._device)).logits
+        ids, mask = ids.to(self._device), mask.to(self._device)
+        positions, pictures = (None, None) if self._reader is None else padded(self._reader, sequences, longest)
+        if pictures is None:
+            logits: torch.Tensor = self._model(ids, attention_mask=mask).logits
+            return logits
+        embeddings = embedded(self._model, ids, **on_device(pictures, self._device))
+        where = torch.tensor(positions).to(self._device)
+        logits = self._model(inputs_embeds=embeddings, attention_mask=mask, position_ids=where).logits
         return logits
 
     def add_adapter(self, number: int, path: str) -> None:

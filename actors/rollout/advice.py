@@ -16,6 +16,7 @@ from agentmem.chat import ChatCodec
 from agentmem.failures import InfrastructureError, ModelError
 from agentmem.memory.advisor import late_turn
 from agentmem.trajectory import Ticket, Turn
+from agentmem.vision.picture import Picture
 from envs.base import PromptStyle, View
 from envs.task_text import task_text
 
@@ -92,6 +93,7 @@ class TrialAdvisor:
             domain=ticket.task.domain,
             branch=ticket.mode.advice,
             split=ticket.task.split,
+            image=None if situation.screenshot is None else Picture.of_png(situation.screenshot),
         )
         try:
             return (await shared.generators.ask(request)).turn

@@ -13,7 +13,8 @@ Promises:
 - Every request is answered, within `timeout_s`: what takes longer is a late turn (it abstains), and counted.
 - A forced token has no log-probability (NaN); all others are the engine's, bit for bit. A decision that the
   threshold made has the log-probability of that decision in the choice between the two.
-- A prompt that is too long keeps its head and its tail.
+- A prompt that is too long keeps its head and its tail, and a picture whole.
+- A picture that the model can't take, or any if it reads text alone, is a PictureError: it is never left out.
 - A hint that ran into the token limit is given to the agent up to its last full sentence; its ids are whole.
 """
 
@@ -34,14 +35,17 @@ from agentmem.chat.decision import Decision, DecisionTokens
 from agentmem.failures import Failure, InfrastructureError
 from agentmem.memory.advice_health import BINS, bin_of
 from agentmem.memory.advisor import advice_of, decide, gap_of, kept_hint, late_turn
-from agentmem.sampling import FinishReason, Sampling
+from agentmem.sampling import FinishReason, Sample, Sampling
 from agentmem.trajectory import Split, Turn, TurnKind
-from envs.base import PromptStyle
+from agentmem.vision.picture import Picture, PictureError
+from agentmem.vision.prompting import picture_prompt
+from agentmem.vision.reader import PictureReader
+from envs.base import Prompt, PromptStyle
 
 log = logging.getLogger(__name__)
 
 
-class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True):
+class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question. `split` says whose sampling parameters count, and how a free decision is made."""
 
     id: str
@@ -56,6 +60,8 @@ class AdviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     """Of its hint; no more than what was set."""
     timeout_s: float | None = None
+    image: Picture | None = None
+    """What is seen besides the observation's text."""
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +117,8 @@ class AdvisingStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advising:
-    """See the module's docstring. `hints`: sampling parameters of hints, by split."""
+    """See the module's docstring. `hints`: sampling parameters of hints, by split. `reader`: of a model that
+    sees."""
 
     def __init__(
         self,
@@ -126,8 +133,10 @@ class Advising:
         context_length: int,
         threshold: float = 0.0,
         timeout_s: float = 30.0,
+        reader: PictureReader | None = None,
     ) -> None:
         self.name, self.policy = name, policy
+        self._reader = reader
         self._sampler, self._codec, self._tokens, self._style = sampler, codec, tokens, style
         self._stops = frozenset(codec.stop_token_ids)
         self._hints = {split: with_stops(s, codec.stop_token_ids) for split, s in hints.items()}
@@ -168,12 +177,12 @@ class Advising:
     async def _answer(self, request: AdviceRequest) -> tuple[Turn, float | None]:
         style = self._style.of(request.domain)
         asked_in = style.advise_prompt(request.task, request.observation)
-        prompt, tokens, split = self._fitting(self._codec.encode(asked_in)), self._tokens, request.split
+        prompt, tokens, split = self._prompt(request, asked_in), self._tokens, request.split
         decision, logprob, gap, forced = Decision.GENERATE, math.nan, None, 1
         choice = self._choices[split]
         versions: tuple[int, ...] = ()
         if request.branch != Decision.GENERATE:
-            asked = await self._sampler.sample(prompt, choice)
+            asked = await self._sampled(prompt, choice, request.image)
             versions = asked.versions
             drawn, _ = tokens.split(asked.response_ids)
             logprob = asked.logprobs[0]
@@ -193,7 +202,7 @@ class Advising:
         sampling = self._hints[split]
         if request.max_tokens is not None:  # a longer one has no room: prompts are cut for the longest
             sampling = replace(sampling, max_tokens=min(request.max_tokens, sampling.max_tokens))
-        hint = await self._sampler.sample((*prompt, tokens.generate), sampling)
+        hint = await self._sampled((*prompt, tokens.generate), sampling, request.image)
         said = hint.response_ids
         text = self._codec.decode(said[:-1] if said and said[-1] in self._stops else said)
         turn = self._turn(
@@ -212,10 +221,26 @@ class Advising:
         )
         return turn, gap
 
-    def _fitting(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        if len(ids) > self._longest:
+    def _prompt(self, request: AdviceRequest, prompt: Prompt) -> tuple[int, ...]:
+        if self._reader is None:
+            if request.image is not None:
+                raise PictureError(
+                    f"policy {self.policy!r} reads text alone, and was asked with a picture: take a model that "
+                    "sees, or give the observation in words"
+                )
+            ids = self._codec.encode(prompt)
+            kept, cut = keep_ends(ids, self._longest), len(ids) > self._longest
+        else:
+            told = prompt if isinstance(prompt, str) else [(each.role, each.content) for each in prompt]
+            kept, cut = picture_prompt(self._codec, told, request.image, self._reader, self._longest)
+        if cut:
             self._count(prompt_cut=1)
-        return keep_ends(ids, self._longest)
+        return kept
+
+    async def _sampled(self, prompt: tuple[int, ...], sampling: Sampling, image: Picture | None) -> Sample:
+        if image is None:
+            return await self._sampler.sample(prompt, sampling)
+        return await self._sampler.sample(prompt, sampling, image)
 
     def _turn(
         self,
@@ -246,6 +271,7 @@ class Advising:
             response=text,
             actions=(decision.value,),
             gap=gap,
+            image=request.image,
         )
 
     def _threshold_of(self, request: AdviceRequest) -> float:

@@ -8,7 +8,9 @@ from envs.base import Info, TextEnv
 
 def situation_of(env: TextEnv, observation: str, info: Info) -> Situation:
     """The result of `reset` or `restart`."""
-    return Situation(observation, env.admissible_actions(), info.get("instruction", ""))
+    return Situation(
+        observation, env.admissible_actions(), info.get("instruction", ""), info.get("screenshot")
+    )
 
 
 def outcome_of(

@@ -20,13 +20,16 @@ from actors.rollout.protocols import Reply
 from agentmem.chat import Exchange, Rendered
 from agentmem.sampling import Sample, Sampling
 from agentmem.trajectory import TurnKind
+from agentmem.vision.picture import Picture
 from envs.base import Message, Prompt, View
 
 
 class Sampler(Protocol):
     """The engine's side: tokens in, tokens out. Raises EngineError."""
 
-    async def sample(self, prompt_ids: tuple[int, ...], sampling: Sampling) -> Sample: ...
+    async def sample(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, image: Picture | None = None
+    ) -> Sample: ...
 
 
 class Codec(Protocol):
@@ -35,7 +38,7 @@ class Codec(Protocol):
     @property
     def stop_token_ids(self) -> tuple[int, ...]: ...
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]: ...
+    def encode(self, prompt: Prompt | Sequence[tuple[str, str]]) -> tuple[int, ...]: ...
 
     def extend(self, messages: tuple[Message, ...], after: Exchange | None) -> Rendered: ...
 

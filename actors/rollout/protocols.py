@@ -24,6 +24,8 @@ class Situation(msgspec.Struct, frozen=True, array_like=True):
     observation: str
     admissible: tuple[str, ...] | None = None
     instruction: str = ""
+    screenshot: bytes | None = None
+    """PNG, where the environment was asked for one."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from agentmem.chat.exchange import Exchange, Messages, Rendered
 from agentmem.chat.words import word_table
 from agentmem.failures import ModelError
+from agentmem.vision.directory import language_config
 
 CACHED_PROMPTS = 16_384
 #: Longer prompts are rarely asked twice; caching them would cost gigabytes.
@@ -146,7 +147,7 @@ class ChatCodec:
 
     def check_servable(self, *, messages: bool) -> Servable:
         """Raises ModelError if this model can't serve prompts (`messages`: chat messages, else raw text)."""
-        declared = _read_json(self.path / "config.json").get("vocab_size")
+        declared = language_config(_read_json(self.path / "config.json")).get("vocab_size")
         if isinstance(declared, int) and declared < self.vocabulary_size:
             raise ModelError(
                 f"model {self.path}: tokenizer has ids up to {self.vocabulary_size - 1}, "

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentmem.failures import AgentMemError, ModelError
+from agentmem.vision.directory import language_config
 
 if TYPE_CHECKING:
     from agentmem.chat.codec import ChatCodec
@@ -51,7 +52,8 @@ class DecisionTokens:
         """Of a model's directory. Raises ModelError if its tokenizer or its model lacks one."""
         try:
             tokenizer = json.loads((Path(path) / "tokenizer.json").read_text(encoding="utf-8"))
-            declared = json.loads((Path(path) / "config.json").read_text(encoding="utf-8")).get("vocab_size")
+            config = json.loads((Path(path) / "config.json").read_text(encoding="utf-8"))
+            declared = language_config(config).get("vocab_size")
             added = {str(t["content"]): int(t["id"]) for t in tokenizer.get("added_tokens") or ()}
         except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
             raise ModelError(f"model {path}: its decision tokens can't be looked up ({error})") from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentmem.chat.decision import TOKENS, DecisionTokens
 from agentmem.failures import ModelError
+from agentmem.vision.directory import causal_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,12 +75,12 @@ def write_memory_model(source: str | Path, into: str | Path, *, seed: int = 0) -
 
     Raises ModelError with one line if `source` can't be loaded.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     source, into = Path(source), Path(into)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(source), local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(str(source), dtype="auto", local_files_only=True)
+        model = causal_model(source).from_pretrained(str(source), dtype="auto", local_files_only=True)
     except (OSError, ValueError) as error:
         raise ModelError(f"model {source} can't be loaded: {' '.join(str(error).split())}") from error
     add_decision_tokens(model, tokenizer, seed=seed)

@@ -82,7 +82,7 @@ class Codec:
 
 def _is_other_version(data: bytes) -> bool:
     try:
-        return bool(_envelope.decode(data)[0] != trajectory.SCHEMA_VERSION)
+        return _envelope.decode(data)[0] not in trajectory.KNOWN
     except msgspec.MsgspecError:
         return False
 
@@ -131,10 +131,9 @@ def decode_record(data: Payload) -> EpisodeRecord:
     """Msgpack -> record. Raises SchemaError."""
     try:
         version = _record_version.decode(data)[0]
-        if version != trajectory.SCHEMA_VERSION:
-            raise SchemaError(
-                f"progress has schema version {version}: this program reads {trajectory.SCHEMA_VERSION}"
-            )
+        if version not in trajectory.KNOWN:
+            known = " and ".join(map(str, trajectory.KNOWN))
+            raise SchemaError(f"progress has schema version {version}: this program reads {known}")
         return _record_decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise CodecError(f"progress of {len(data)} bytes is damaged: {error}") from error

@@ -21,7 +21,8 @@ from agentmem.replay.connect import MAX_BLOCK_S
 from agentmem.replay.structs import Claim, CommitResult, FailResult, Progress, RejectedError
 from agentmem.replay.table import Insert, Table
 from agentmem.replay.wire import Arg
-from agentmem.trajectory import SCHEMA_VERSION, SchemaError, Split, Ticket, Trial
+from agentmem.trajectory import SchemaError, Split, Ticket, Trial
+from agentmem.trajectory.codec import version_of
 from agentmem.trajectory import codec as trajectory
 
 _LETTER = {Split.TRAIN: "t", Split.EVAL: "e"}
@@ -160,7 +161,8 @@ class TicketTable(Table):
             return []
         rows = []
         for item in items:
-            record = EpisodeRecord(SCHEMA_VERSION, item.episode, item.reflections, item.advice, item.wall_s)
+            schema = version_of(item.advice)
+            record = EpisodeRecord(schema, item.episode, item.reflections, item.advice, item.wall_s)
             try:
                 payload = self.codec.compress(encode_record(record))
             except SchemaError as error:

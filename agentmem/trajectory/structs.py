@@ -14,6 +14,7 @@ import msgspec
 
 from agentmem.failures import Failure
 from agentmem.sampling import FinishReason, Sampling
+from agentmem.vision.picture import Picture
 
 
 class TurnKind(StrEnum):
@@ -149,9 +150,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of the tips that this turn's prompt was made from."""
     memory_dropped: int = 0
     """Pieces of memory that were left out of the prompt, so that it fits."""
-    image: str = ""
+    image: Picture | None = None
+    """Advice turns: the picture in the prompt."""
 
     def __post_init__(self) -> None:
+        if self.image is not None and self.kind is not TurnKind.ADVISE:
+            raise ValueError(f"turn: a picture in a turn of kind {self.kind}: only advice is asked with one")
         ids, logprobs, versions = self.response_ids, self.logprobs, self.versions
         if ids is None or logprobs is None or versions is None:
             if not (ids is None and logprobs is None and versions is None):

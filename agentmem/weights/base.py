@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from agentmem.vision.picture import Picture
+
 if TYPE_CHECKING:
     import torch
 
@@ -60,8 +62,12 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: tuple[tuple[float, ...], ...]
     tolerance: float = 1e-3
     """Largest allowed absolute difference. 1e-3 suits fp32; bf16 engines need about 0.1."""
+    pictures: tuple[Picture | None, ...] = ()
+    """The sequences' pictures, for a model that sees (its vision tower's weights are compared, too); else none."""
 
     def __post_init__(self) -> None:
+        if self.pictures and len(self.pictures) != len(self.sequences):
+            raise ValueError(f"probe: {len(self.pictures)} pictures for {len(self.sequences)} sequences")
         if len(self.sequences) != len(self.logprobs):
             raise ValueError(f"probe: {len(self.sequences)} sequences, {len(self.logprobs)} log-prob rows")
         for ids, row in zip(self.sequences, self.logprobs, strict=True):

@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.sampling import Sampling
+from agentmem.vision.inputs import Pictures, packed, padded
+from agentmem.vision.picture import PictureError
+from agentmem.vision.reader import PictureReader
 from learner.batching.merge import Merged, merge_rows
 from learner.batching.plan import MicroPlan, Strategy, plan
 from learner.row import Part, Row
@@ -29,7 +32,8 @@ class MicroBatch:
     ids: Ints
     """[B, L], padded on the right with 0."""
     positions: Ints | None
-    """[1, T] of a packed row: starts at 0 in every sequence, which marks the blocks; None when padded."""
+    """[1, T] of a packed row: starts at 0 in every sequence, which marks the blocks; None when padded. With
+    pictures, and packed for a model that sees: as `agentmem.vision.inputs` has it."""
     index: Ints
     """[N] flat positions in `ids` whose logits predict `targets`."""
     targets: Ints
@@ -57,6 +61,8 @@ class MicroBatch:
     """[M] the row that each value belongs to (index of the plan's rows)."""
     real_tokens: int
     """Tokens of `ids` that aren't padding."""
+    pictures: Pictures | None = None
+    """Those of its sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,12 @@ def shards(
     ranks: int = 1,
     seed: int = 0,
     merge: bool = True,
+    reader: PictureReader | None = None,
 ) -> tuple[list[Shard], PlanStats]:
-    """Plan an update and fill the arrays of every rank."""
+    """Plan an update and fill the arrays of every rank. `reader`: of a model that sees. Raises PictureError for
+    a picture that this model can't take."""
+    if reader is None and any(row.image is not None for row in rows):
+        raise PictureError("a turn to be trained has a picture, but the policy's model reads text alone")
     merged = merge_rows(rows, merge=merge)
     steps = plan(
         [len(s) for s in merged],
@@ -128,7 +138,7 @@ def shards(
             tuple(sum(rows[r].trained for r in members if rows[r].part is part) for part in Part),
         )
         for rank, micros in enumerate(step.ranks):
-            filled = tuple(fill(micro, merged, rows, trial_tokens, strategy) for micro in micros)
+            filled = tuple(fill(micro, merged, rows, trial_tokens, strategy, reader) for micro in micros)
             per_rank[rank].append(MiniBatch(filled, *counts))
     every = [m for rank in per_rank for mini in rank for m in mini.micro]
     stats = PlanStats(
@@ -148,9 +158,16 @@ def fill(
     rows: Sequence[Row],
     trial_tokens: dict[int, int],
     strategy: Strategy,
+    reader: PictureReader | None = None,
 ) -> MicroBatch:
     """The arrays of one micro-batch."""
     ids, positions, starts = _lay_out([merged[s] for s in micro], strategy)
+    pictures: Pictures | None = None
+    if reader is not None and micro:
+        sights = [(merged[s].ids, merged[s].image) for s in micro]
+        positions, pictures = (
+            packed(reader, sights) if strategy == "packed" else padded(reader, sights, ids.shape[1])
+        )
     by_sampling: dict[Sampling, list[tuple[Row, int]]] = {}
     value_at: list[int] = []
     value_target: list[float] = []
@@ -210,6 +227,7 @@ def fill(
         value_target=np.array(value_target, dtype=np.float32),
         value_row=np.array(value_row, dtype=np.int64),
         real_tokens=sum(len(merged[s]) for s in micro),
+        pictures=pictures,
     )
 
 

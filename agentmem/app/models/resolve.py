@@ -28,6 +28,7 @@ from typing import Any
 from agentmem.chat import ChatCodec, Servable
 from agentmem.config import PolicyConfig, RunConfig
 from agentmem.failures import ModelError
+from agentmem.vision.directory import language_config
 from envs.data import cache_dir
 
 Progress = Callable[[str, int, int], None]
@@ -148,7 +149,7 @@ def check(
         raise ModelError(f"model {path}: config.json can't be read ({error})") from None
     if not any(path.glob("*.safetensors")):
         raise ModelError(f"model {path}: no weights (*.safetensors)")
-    longest = config.get("max_position_embeddings")
+    longest = language_config(config).get("max_position_embeddings")
     if isinstance(longest, int) and longest < policy.context_length:
         raise ModelError(
             f"model {path}: it reads {longest} tokens, but the policy's context_length is "
