@@ -8,6 +8,7 @@
 
 `info` always has `success: bool` and `invalid: bool` (the action couldn't be parsed or isn't possible; it
 changed nothing), and may have `score: float` (the benchmark's own). All rewards of a turn's moves are summed.
+With an option `screenshot`, `info["screenshot"]` of `reset` and `restart` is what there is to see, in PNG.
 Given the same instance and actions, an environment returns the same everything.
 
 `PromptStyle` is pure text work without environment state, so it runs beside the policy while the environment
@@ -235,5 +236,5 @@ class EnvSpec:
     import without those packages; only `make` and the environment itself may use them."""
     mixes: bool = False
     """It consists of other environments, which its options name. Its module then has `parts(options, split)
-    -> list[Part]` (`envs.domains`), `weights(options)`, `environments(options)`, `listing_actions(options)`
-    and `needs(options, entry) -> EnvSpec`, and its `check` takes the options."""
+    -> list[Part]` (`envs.domains`), `weights(options)`, `environments(options)`, `listing_actions(options)`,
+    `has_screenshot(options)` and `needs(options, entry) -> EnvSpec`, and its `check` takes the options."""

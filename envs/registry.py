@@ -247,6 +247,15 @@ def warm_start(name: str, options: Mapping[str, Any]) -> WarmStart | None:
     return made
 
 
+def has_screenshot(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether a first observation comes with a picture, in any domain of a mixture."""
+    known = validate_options(name, options)
+    if spec(name).mixes:
+        shown: bool = _module(name).has_screenshot(known)
+        return shown
+    return bool(getattr(known, "screenshot", False))
+
+
 def scripted_agent(name: str, options: Mapping[str, Any], script: str = "") -> ScriptedAgent:
     """The player that an environment brings itself: of several the one of this name, else the usual one.
 

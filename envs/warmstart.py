@@ -40,3 +40,6 @@ class WarmStart:
     hints: Callable[[int], Iterator[Row]] | None = None
     """From a seed to an endless stream of prompts for advice with hints that are well formed and no better
     than chance, ended by ` <eos>`: what a tiny memory policy begins with (Mem-π)."""
+    sights: Callable[[int], Iterator[bytes]] | None = None
+    """From the same seed to the pictures (PNG) that the prompts of `hints` are asked with, one each; None:
+    with these options there are none."""

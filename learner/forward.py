@@ -101,8 +101,8 @@ def logits_at(
 
     `call` is the model, or what wraps it (a DeepSpeed engine); `layer` is its output layer. The logits at
     position i predict token i + 1. `attention_mask` is only for what causality and right padding don't give:
-    blocks of a packed row, as an additive or boolean mask [1, 1, L, L]. `embeddings` [B, L, H] are read in the
-    ids' place where they hold more than those (pictures).
+    blocks of a packed row, as an additive or boolean mask [1, 1, L, L]. `embeddings` [B, L, H] are read in
+    the ids' place where they hold more than those (pictures).
     """
     seen: dict[str, Tensor] = {}
     kwargs: dict[str, Any] = {}

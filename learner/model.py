@@ -41,7 +41,8 @@ class PolicyModel(nn.Module):
         self.model: Any = model
         self.rows = rows
         self.blank: tuple[Tensor, Tensor] | None = None
-        """A picture that is looked at where a batch has none, so that all ranks gather the same parameters."""
+        """A picture that is looked at where a batch has none, so that all ranks gather the same
+        parameters."""
         layer = output_layer(model)
         weight: Any = layer.weight
         self.value_head: nn.Linear | None = None

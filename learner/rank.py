@@ -121,9 +121,7 @@ class LearnerRank:
     def prepare_rows(self, rows: Sequence[Row]) -> list[Shard]:
         """Shards of rows that are only read, one per rank."""
         budget = self.settings.learner.token_budget
-        return shards(
-            rows, strategy=self.strategy, budget=budget, ranks=self.world, reader=self.reader
-        )[0]
+        return shards(rows, strategy=self.strategy, budget=budget, ranks=self.world, reader=self.reader)[0]
 
     # ------------------------------------------------------------------ all ranks
 

@@ -19,10 +19,15 @@ import torch
 import torch.nn.functional as F
 
 from agentmem.failures import ConfigError, NumericsError
+from agentmem.vision.inputs import padded
+from agentmem.vision.sight import embedded, on_device
 from learner.forward import logits_at, output_layer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from agentmem.vision.picture import Picture
+    from agentmem.vision.reader import PictureReader
 
 SftRow = tuple[Sequence[int], Sequence[int]]
 """Prompt ids, response ids; both non-empty."""
@@ -86,9 +91,12 @@ def train(
     rows: Sequence[SftRow],
     cfg: SftConfig | None = None,
     on_progress: Callable[[SftProgress], None] | None = None,
+    *,
+    pictures: Sequence[Picture | None] = (),
+    reader: PictureReader | None = None,
 ) -> SftStats:
     """Train `model` in place on `rows`. Raises ConfigError for rows it can't use, NumericsError for a bad
-    loss.
+    loss. `pictures`: those in the rows' prompts, for a model that sees and its `reader`.
     """
     cfg = cfg or SftConfig()
     if not rows:
@@ -120,7 +128,14 @@ def train(
         loss = 0.0
         for part in _micro_batches(rows, batch, cfg.token_budget):
             ids, index, targets = _tensors([rows[i] for i in part])
-            logits, _ = logits_at(model, layer, ids.to(device), index.to(device))
+            ids, where, embeddings = ids.to(device), None, None
+            if reader is not None and pictures:
+                sights = [((*rows[i][0], *rows[i][1])[:-1], pictures[i]) for i in part]
+                positions, seen = padded(reader, sights, ids.shape[1])
+                if seen is not None:
+                    where = torch.tensor(positions, device=device)
+                    embeddings = embedded(model, ids, **on_device(seen, device))
+            logits, _ = logits_at(model, layer, ids, index.to(device), where, embeddings=embeddings)
             part_loss = F.cross_entropy(logits.float(), targets.to(device), reduction="sum") / wanted
             torch.autograd.backward(part_loss)
             loss += part_loss.item()

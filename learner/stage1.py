@@ -21,12 +21,16 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentmem.chat import ChatCodec, DecisionTokens, PromptLike, keep_ends
 from agentmem.config.advice import AdviceConfig, Stage1Config
 from agentmem.failures import ConfigError
 from agentmem.sampling import Sampling
 from agentmem.trajectory import TurnKind
+from agentmem.vision.picture import Picture, PictureError
+from agentmem.vision.prompting import picture_prompt
+from agentmem.vision.reader import PictureReader
 from learner.row import Part, Row
 from learner.settings import RankSettings
 
@@ -44,13 +48,24 @@ class Examples:
 
 
 def encode(
-    records: Sequence[Record], codec: ChatCodec, tokens: DecisionTokens, cfg: Stage1Config
+    records: Sequence[Record],
+    codec: ChatCodec,
+    tokens: DecisionTokens,
+    cfg: Stage1Config,
+    *,
+    pictures: Sequence[Picture | None] = (),
+    reader: PictureReader | None = None,
 ) -> Examples:
-    """Rows of records. Raises ConfigError for one that can't be learnt, by its number (from 0)."""
+    """Rows of records. Raises ConfigError for one that can't be learnt, by its number (from 0). `pictures`:
+    those of the records, for a model that sees and its `reader`."""
     rows: list[Row] = []
     prompts_cut = hints_cut = 0
-    for number, (prompt, hint) in enumerate(records):
-        asked = _ids(prompt, codec)
+    seen = pictures or [None] * len(records)
+    for number, ((prompt, hint), picture) in enumerate(zip(records, seen, strict=True)):
+        try:
+            asked, cut = _asked(prompt, codec, picture, reader, cfg.max_prompt)
+        except PictureError as error:
+            raise ConfigError(f"record {number}: {error}") from None
         answer = codec.plain(hint)
         if not asked or not answer:
             raise ConfigError(
@@ -59,17 +74,17 @@ def encode(
             )
         if tokens.generate in answer or tokens.abstain in answer:
             raise ConfigError(f"record {number}: its hint holds a decision token: {hint[:80]!r}")
-        prompts_cut += len(asked) > cfg.max_prompt
+        prompts_cut += cut
         if len(answer) > cfg.max_target:
             hints_cut += 1
             answer = answer[: cfg.max_target]
         else:
             answer = (*answer, codec.end_token_id)
-        rows.append(example((*keep_ends(asked, cfg.max_prompt), tokens.generate), answer))
+        rows.append(example((*asked, tokens.generate), answer, picture))
     return Examples(rows, prompts_cut, hints_cut)
 
 
-def example(prompt: tuple[int, ...], answer: tuple[int, ...]) -> Row:
+def example(prompt: tuple[int, ...], answer: tuple[int, ...], image: Picture | None = None) -> Row:
     """A row that is learnt by heart. Nothing sampled it, so it has no engine log-probs."""
     return Row(
         prompt=prompt,
@@ -81,14 +96,34 @@ def example(prompt: tuple[int, ...], answer: tuple[int, ...]) -> Row:
         trial=0,
         kind=TurnKind.ADVISE,
         part=Part.EXAMPLE,
+        image=image,
     )
 
 
-def _ids(prompt: PromptLike | Sequence[int], codec: ChatCodec) -> tuple[int, ...]:
+def _asked(
+    prompt: PromptLike | Sequence[int],
+    codec: ChatCodec,
+    picture: Picture | None,
+    reader: PictureReader | None,
+    limit: int,
+) -> tuple[tuple[int, ...], bool]:
+    """A prompt's ids, at most `limit`, and whether some were left out."""
+    if picture is not None and reader is None:
+        raise PictureError("it has a picture, but the memory policy's model reads text alone")
     ids = tuple(i for i in prompt if isinstance(i, int))
-    if len(ids) == len(prompt):
-        return ids
-    return codec.encode(prompt)  # type: ignore[arg-type]
+    if len(ids) != len(prompt):
+        text: Any = prompt
+        if reader is not None:
+            told = (
+                text
+                if isinstance(text, str)
+                else [m if isinstance(m, tuple) else (m.role, m.content) for m in text]
+            )
+            return picture_prompt(codec, told, picture, reader, limit)
+        ids = codec.encode(text)
+    elif picture is not None:
+        raise PictureError("a prompt of token ids has no place for its picture: give it as text or messages")
+    return keep_ends(ids, limit), len(ids) > limit
 
 
 def steps_of(records: int, cfg: Stage1Config) -> int:
@@ -136,5 +171,6 @@ def fingerprint(rows: Sequence[Row], cfg: Stage1Config, seed: int) -> str:
     """A hash of all that shapes the training's steps: a checkpoint goes on with the same only."""
     digest = hashlib.sha256(json.dumps([cfg.model_dump(mode="json"), seed]).encode())
     for row in rows:
-        digest.update(json.dumps([row.prompt, row.response]).encode())
+        seen = [] if row.image is None else [row.image.sha256]
+        digest.update(json.dumps([row.prompt, row.response, *seen]).encode())
     return digest.hexdigest()

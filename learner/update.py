@@ -57,9 +57,7 @@ class UpdateRun:
         last = len(mini.micro) - 1
         for place, batch in enumerate(self.batches[number]):
             t0 = time.perf_counter()
-            logits, values = engine(
-                batch.ids, batch.index, batch.positions, batch.value_at, **batch.pictures
-            )
+            logits, values = engine(batch.ids, batch.index, batch.positions, batch.value_at, **batch.pictures)
             loss, report = self.rank.method.share(logits, values, batch, mini)
             t1 = time.perf_counter()
             engine.backward(loss, last=place == last)

@@ -208,7 +208,8 @@ class Core(Protocol):
 def refusal(
     request: SampleRequest, vocabulary: int, max_model_len: int, reader: PictureReader | None = None
 ) -> str | None:
-    """Why no engine with such a model can serve this request; None if it can. `reader`: of a model that sees."""
+    """Why no engine with such a model can serve this request; None if it can. `reader`: of a model that
+    sees."""
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"

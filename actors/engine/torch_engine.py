@@ -172,7 +172,9 @@ class TorchCore:
             ids[i, : len(row)] = torch.tensor(row)
             mask[i, : len(row)] = 1
         ids, mask = ids.to(self._device), mask.to(self._device)
-        positions, pictures = (None, None) if self._reader is None else padded(self._reader, sequences, longest)
+        positions, pictures = (
+            (None, None) if self._reader is None else padded(self._reader, sequences, longest)
+        )
         if pictures is None:
             logits: torch.Tensor = self._model(ids, attention_mask=mask).logits
             return logits

@@ -17,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from typing import Any, get_args
 
 from actors.engine.checkpoint import disagreement, read_checkpoint
 from actors.engine.protocol import Emitted, EngineConfig, refusal
 from agentmem.failures import ConfigError, ModelError
 from agentmem.sampling import FinishReason, SampleRequest, Sampling
+from agentmem.vision.picture import Picture
+from agentmem.vision.reader import PictureReader
 from agentmem.weights.base import Staged, WeightUpdate
 
 VERSION_WINDOW = ((0, 32), (0, 33))
@@ -46,6 +49,13 @@ class VllmCore:
         self._vocab = vocab
         _quieten()
         probe_features()
+        reader = PictureReader.of(self._config.model)
+        if reader is not None and find_spec("torchvision") is None:
+            raise ConfigError(
+                f"vLLM serves {self._config.model} with torchvision, which isn't installed here (beside a CPU "
+                "build of PyTorch it can't be): engine kind `torch` does without"
+            )
+        self._reader = None if reader is None else reader.check()
         import torch
         from vllm.v1.core.sched.interface import PauseState
         from vllm.v1.engine.core import EngineCore
@@ -55,7 +65,7 @@ class VllmCore:
 
         torch.set_num_threads(self._config.threads)
         try:
-            vllm_config = _engine_args(self._config).create_engine_config()
+            vllm_config = _engine_args(self._config, sees=reader is not None).create_engine_config()
             self._core: Any = EngineCore(
                 vllm_config, executor_class=Executor.get_class(vllm_config), log_stats=False
             )
@@ -84,12 +94,13 @@ class VllmCore:
     # --- requests
 
     def refusal(self, request: SampleRequest) -> str | None:
-        return refusal(request, self._vocab, self._config.max_model_len)
+        return refusal(request, self._vocab, self._config.max_model_len, self._reader)
 
     def add(self, ids: Sequence[int], requests: Sequence[SampleRequest], adapter: int | None) -> None:
         lora = None if adapter is None else self._lora(adapter)
         for number, request in zip(ids, requests, strict=True):
-            self._add(str(number), request.prompt_ids, self._sampling_params(request.sampling), lora)
+            parameters = self._sampling_params(request.sampling)
+            self._add(str(number), request.prompt_ids, parameters, lora, request.image)
 
     def abort(self, ids: Sequence[int]) -> None:
         if ids:
@@ -120,14 +131,16 @@ class VllmCore:
         self._core.post_step(executed)
         return outputs[0].outputs if outputs and 0 in outputs else []
 
-    def _add(self, name: str, prompt: Sequence[int], parameters: Any, lora: Any) -> None:
+    def _add(
+        self, name: str, prompt: Sequence[int], parameters: Any, lora: Any, image: Picture | None = None
+    ) -> None:
         from vllm.v1.engine import EngineCoreRequest
 
         request, wave = self._core.preprocess_add_request(
             EngineCoreRequest(
                 request_id=name,
                 prompt_token_ids=list(prompt),
-                mm_features=None,
+                mm_features=None if image is None else [self._feature(prompt, image, lora)],
                 sampling_params=parameters,
                 pooling_params=None,
                 arrival_time=0.0,
@@ -138,6 +151,38 @@ class VllmCore:
             )
         )
         self._core.add_request(request, wave)
+
+    def _feature(self, prompt: Sequence[int], image: Picture, lora: Any) -> Any:
+        """A picture as vLLM's own front end hands it on: patches, grid, a name for caches, and its place."""
+        import torch
+        from vllm.multimodal.inputs import (
+            MultiModalFeatureSpec,
+            MultiModalFieldConfig,
+            MultiModalKwargsItems,
+            PlaceholderRange,
+        )
+
+        assert self._reader is not None  # `refusal` has seen to it
+        seen = self._reader.read(image)
+        arrays = {
+            "pixel_values": torch.from_numpy(seen.patches),
+            "image_grid_thw": torch.tensor([seen.grid]),
+        }
+        fields = {
+            "pixel_values": MultiModalFieldConfig.flat_from_sizes("image", torch.tensor([len(seen.patches)])),
+            "image_grid_thw": MultiModalFieldConfig.batched("image", keep_on_cpu=True),
+        }
+        (item,) = MultiModalKwargsItems.from_hf_inputs(arrays, fields)["image"]
+        return MultiModalFeatureSpec(
+            data=item,
+            modality="image",
+            # What an adapter makes of a picture isn't what the model alone does.
+            identifier=image.sha256 if lora is None else f"{lora.lora_name}:{image.sha256}",
+            mm_position=PlaceholderRange(
+                offset=list(prompt).index(self._reader.pad), length=self._reader.tokens(seen.grid)
+            ),
+            mm_hash=image.sha256,
+        )
 
     def _sampling_params(self, sampling: Sampling) -> Any:
         """vLLM's parameters, built once for each distinct sampling (the engine core doesn't change them)."""
@@ -190,7 +235,12 @@ class VllmCore:
         self._core.reset_mm_cache()
         self._core.reset_encoder_cache()
 
-    def score(self, sequences: Sequence[Sequence[int]], adapter: int | None) -> list[list[float]]:
+    def score(
+        self,
+        sequences: Sequence[Sequence[int]],
+        adapter: int | None,
+        pictures: Sequence[Picture | None] = (),
+    ) -> list[list[float]]:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -202,8 +252,9 @@ class VllmCore:
         rows: dict[str, list[float]] = {name: [] for name in names}
         left = len(names)
         with _held(self._core.scheduler):
-            for name, ids in zip(names, sequences, strict=True):
-                self._add(name, ids, parameters, lora)
+            images = pictures or [None] * len(names)
+            for name, ids, image in zip(names, sequences, images, strict=True):
+                self._add(name, ids, parameters, lora, image)
             while left:
                 outputs = self._step()
                 mine = [out for out in outputs if out.request_id in rows]
@@ -325,7 +376,7 @@ def probe_features() -> str:
     return found
 
 
-def _engine_args(config: EngineConfig) -> Any:
+def _engine_args(config: EngineConfig, *, sees: bool) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.platforms import current_platform
 
@@ -346,6 +397,9 @@ def _engine_args(config: EngineConfig) -> Any:
             # Never the head: with an adapter on it, prompts can't be scored (the probe).
             lora_target_modules=list(_LORA_MODULES),
         )
+    if sees:
+        # Pictures come decoded from our own reader: no processor stands before the engine, nor its cache.
+        settings.update(limit_mm_per_prompt={"image": 1, "video": 0}, mm_processor_cache_gb=0)
     if config.weight_transfer:
         from vllm.config import WeightTransferConfig
 

@@ -225,8 +225,8 @@ class Advising:
         if self._reader is None:
             if request.image is not None:
                 raise PictureError(
-                    f"policy {self.policy!r} reads text alone, and was asked with a picture: take a model that "
-                    "sees, or give the observation in words"
+                    f"policy {self.policy!r} reads text alone, and was asked with a picture: take a model "
+                    "that sees, or give the observation in words"
                 )
             ids = self._codec.encode(prompt)
             kept, cut = keep_ends(ids, self._longest), len(ids) > self._longest

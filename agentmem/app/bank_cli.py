@@ -134,6 +134,7 @@ def split(
 ) -> None:
     """Divide it by task: no task is in both parts."""
     from agentmem.failures import ConfigError
+    from agentmem.memory.bank.pictures import moved
     from agentmem.memory.bank.records import read_bank
     from agentmem.memory.bank.splitting import split as divided
 
@@ -144,7 +145,7 @@ def split(
         if path.exists():
             raise ConfigError(f"{option} {path}: is there already; choose another name, or remove it")
     for option, path, records in zip(("--train", "--held-out"), (train, held_out), parts, strict=True):
-        _write(option, path, records)
+        _write(option, path, [moved(record, bank.parent, path.parent) for record in records])
         typer.echo(f"{path}: {len(records)} records of {len({r.task for r in records})} tasks")
 
 
@@ -166,6 +167,7 @@ def check(
     """Look at every field of every line, and for test tasks; exit 1 if anything is wrong."""
     from agentmem.config.load import parse_assignments
     from agentmem.failures import ConfigError
+    from agentmem.memory.bank.pictures import read_pictures
     from agentmem.memory.bank.records import read_records
     from agentmem.memory.bank.splitting import forbidden_records
 
@@ -176,6 +178,7 @@ def check(
     for name in against or ():
         forbidden |= _tasks(name, options)
     numbered, faults = read_records(bank)
+    faults = sorted([*faults, *read_pictures(bank, numbered)[1]], key=lambda fault: fault.line)
     lines = [str(fault) for fault in faults]
     number_of = {record.id: number for number, record in numbered}
     for record in forbidden_records([record for _, record in numbered], forbidden):

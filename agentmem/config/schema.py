@@ -161,9 +161,9 @@ class PolicyConfig(Section):
     """A named policy: its model and whether it is trained."""
 
     model: str
-    """`tiny` (made and warmed up here), `smollm2`, or a Hugging Face name or path. `scripted`: the player
-    that the environment offers (for an agent that isn't trained; it needs neither model nor engines);
-    `scripted:NAME`: another one of its players."""
+    """`tiny` (made and warmed up here), `tiny-vision` (a memory policy that sees), `smollm2`, or a Hugging
+    Face name or path. `scripted`: the player that the environment offers (for an agent that isn't trained; it
+    needs neither model nor engines); `scripted:NAME`: another one of its players."""
     endpoint: EndpointConfig | None = None
     """Where an agent that isn't trained is served by others; `model` is then its name there."""
     trained: bool = True

@@ -22,7 +22,6 @@ from agentmem.replay.structs import Claim, CommitResult, FailResult, Progress, R
 from agentmem.replay.table import Insert, Table
 from agentmem.replay.wire import Arg
 from agentmem.trajectory import SchemaError, Split, Ticket, Trial
-from agentmem.trajectory.codec import version_of
 from agentmem.trajectory import codec as trajectory
 
 _LETTER = {Split.TRAIN: "t", Split.EVAL: "e"}
@@ -161,7 +160,7 @@ class TicketTable(Table):
             return []
         rows = []
         for item in items:
-            schema = version_of(item.advice)
+            schema = trajectory.version_of(item.advice)
             record = EpisodeRecord(schema, item.episode, item.reflections, item.advice, item.wall_s)
             try:
                 payload = self.codec.compress(encode_record(record))

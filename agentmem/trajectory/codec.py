@@ -1,8 +1,8 @@
 """Trials and tickets as bytes: msgpack with the schema version in front. Never pickle.
 
 The first element of a payload is its schema version; a reader refuses one that it doesn't know with a message
-that says which version it found and which it reads. What has a picture in it has a version of its own, so that
-a program that knows no pictures says so; all else is written as ever, byte for byte.
+that says which version it found and which it reads. What has a picture in it has a version of its own, so
+that a program that knows no pictures says so; all else is written as ever, byte for byte.
 """
 
 from __future__ import annotations

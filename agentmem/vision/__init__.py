@@ -7,6 +7,6 @@
     inputs       the arrays that the model is given beside the ids: patches, places, positions
     sight        embeddings of a batch with its pictures in their places
 
-Nothing else knows of patches, grids or three-dimensional positions. Modules are imported one by one: `picture`
-needs nothing heavy, and is part of the data model.
+Nothing else knows of patches, grids or three-dimensional positions. Modules are imported one by one:
+`picture` needs nothing heavy, and is part of the data model.
 """

@@ -40,7 +40,8 @@ def sees(path: str | Path) -> bool:
 
 
 def language_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config.json says of the language model: its own fields, with those of `text_config` over them."""
+    """What a config.json says of the language model: its own fields, with those of `text_config` over
+    them."""
     nested = config.get("text_config")
     return {**config, **nested} if isinstance(nested, dict) else dict(config)
 

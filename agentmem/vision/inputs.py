@@ -1,18 +1,19 @@
 """The arrays that a model which sees is given beside the ids: patches, places, and positions. Pure.
 
-Positions have three parts, time, height and width (M-RoPE). Text counts on in all three alike; the tokens of a
-picture stand at their row and column, and the text behind goes on from the longer side:
+Positions have three parts, time, height and width (M-RoPE). Text counts on in all three alike; the tokens of
+a picture stand at their row and column, and the text behind goes on from the longer side:
 
     ids      t  t  s  p p p p p p  e  t          a picture of 2 x 3 tokens
     time     0  1  2  3 3 3 3 3 3  6  7
     height   0  1  2  3 3 3 4 4 4  6  7
     width    0  1  2  3 4 5 3 4 5  6  7
 
-Padded on the right, positions are [3, B, L]. Packed into one row they are [4, 1, T]: the first part counts each
-sequence's tokens from 0, which is how the model tells where one ends and the next begins.
+Padded on the right, positions are [3, B, L]. Packed into one row they are [4, 1, T]: the first part counts
+each sequence's tokens from 0, which is how the model tells where one ends and the next begins.
 
-A picture that several sequences have goes through the vision tower once. Only a prompt's own places are filled
-with what the tower makes: where a policy itself writes the token of such a place, that is a token like any other.
+A picture that several sequences have goes through the vision tower once. Only a prompt's own places are
+filled with what the tower makes: where a policy itself writes the token of such a place, that is a token like
+any other.
 """
 
 from __future__ import annotations

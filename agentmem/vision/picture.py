@@ -1,9 +1,9 @@
 """A picture as it is stored and sent: the bytes of a PNG, and their hash.
 
 It is never kept decoded. Limits hold for every picture, also for one that comes from the wire: at most
-`MAX_BYTES` of PNG, each side from 1 to `MAX_SIDE` pixels, no side over `MAX_RATIO` times the other (what models
-take). A picture beyond them is an error, never scaled or dropped in silence; the model's own processor scales
-what it is given to its own size.
+`MAX_BYTES` of PNG, each side from 1 to `MAX_SIDE` pixels, no side over `MAX_RATIO` times the other (what
+models take). A picture beyond them is an error, never scaled or dropped in silence; the model's own processor
+scales what it is given to its own size.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,7 +50,9 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
             raise ValueError(f"picture: {width} x {height} pixels: each side may have 1 to {MAX_SIDE}")
         if max(width, height) > MAX_RATIO * min(width, height):
-            raise ValueError(f"picture: {width} x {height} pixels: one side is over {MAX_RATIO} times the other")
+            raise ValueError(
+                f"picture: {width} x {height} pixels: one side is over {MAX_RATIO} times the other"
+            )
         if len(self.sha256) != 64:
             raise ValueError(f"picture: its hash has {len(self.sha256)} digits: must be 64 (SHA-256)")
 
@@ -81,7 +82,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PictureLike: TypeAlias = "Picture | Image | bytes | str | Path"
-"""A picture, an image of Pillow, the bytes of an image file (PNG, JPEG, WebP, GIF, BMP), or the file's path."""
+"""A picture, an image of Pillow, the bytes of an image file (PNG, JPEG, WebP, GIF, BMP), or the file's
+path."""
 
 
 def picture_of(image: PictureLike) -> Picture:
@@ -139,14 +141,3 @@ def _open(data: bytes, where: str, formats: tuple[str, ...]) -> Image:
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise PictureError(f"{where}: no readable image ({' '.join(str(error).split())})") from None
     return image
-
-
-def plain_png(width: int, height: int, rgb: bytes) -> bytes:
-    """A PNG of raw pixels (RGB, row by row), without Pillow and the same everywhere: for probes."""
-    rows = b"".join(b"\0" + rgb[y * width * 3 : (y + 1) * width * 3] for y in range(height))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return _SIGNATURE + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in chunks
-    )

@@ -1,8 +1,8 @@
 """A prompt with a picture: its tokens stand before the first user message's text (before a raw text).
 
-That is where the chat templates of these models put a picture that comes first in a message. What the text says
-itself is never read as a picture's token. A prompt that is too long loses of its text, head and tail kept, and
-never of its picture.
+That is where the chat templates of these models put a picture that comes first in a message. What the text
+says itself is never read as a picture's token. A prompt that is too long loses of its text, head and tail
+kept, and never of its picture.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def picture_prompt(
     if room < 2:
         width, height = picture.size
         raise PictureError(
-            f"a picture of {width} x {height} pixels takes {len(tokens)} tokens, but a prompt may have {limit}: "
+            f"a picture of {width} x {height} pixels takes {len(tokens)} tokens, a prompt may have {limit}: "
             "raise the context length, or lower the longest_edge of the model's image processor"
         )
     kept = keep_ends((*before, *after), room)

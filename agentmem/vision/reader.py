@@ -1,10 +1,11 @@
 """One vision-language model's eyes: pictures to patches, by its own processor, and to placeholder tokens.
 
-A picture stands in the prompt as `start pad … pad end`, one `pad` for each token that the vision tower makes of
-it. How many follows from the picture's size alone, so a prompt is written without decoding anything.
+A picture stands in the prompt as `start pad … pad end`, one `pad` for each token that the vision tower makes
+of it. How many follows from the picture's size alone, so a prompt is written without decoding anything.
 
 Patches are cached by the picture's hash, up to `CACHE_BYTES`: a picture is decoded once for all the steps of
-an engine and all the rows of an update. The processor is transformers' own on Pillow: torchvision isn't needed.
+an engine and all the rows of an update. The processor is transformers' own on Pillow: torchvision isn't
+needed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from agentmem.failures import ModelError
 from agentmem.vision.directory import SEEING, sees
-from agentmem.vision.picture import Picture, PictureError, plain_png
+from agentmem.vision.picture import Picture, PictureError, picture_of
 
 CACHE_BYTES = 256 << 20
 
@@ -143,9 +144,11 @@ class PictureReader:
     @cached_property
     def probe(self) -> Picture:
         """A small picture, always the same, with which engines and learner compare weights."""
+        from PIL import Image
+
         side = 2 * self.merge * int(self._processor.patch_size)
-        rgb = bytes((x * 7 + y * 13 + c * 41) % 256 for y in range(side) for x in range(side) for c in range(3))
-        return Picture.of_png(plain_png(side, side, rgb))
+        y, x, colour = np.indices((side, side, 3))
+        return picture_of(Image.fromarray(((x * 7 + y * 13 + colour * 41) % 256).astype(np.uint8)))
 
     def _read(self, picture: Picture) -> Seen:
         made = self._processor(picture.decoded())
@@ -164,8 +167,8 @@ class PictureReader:
             raise ModelError(f"model {self.path}: its image processor can't be loaded: {cause}") from None
         if int(made.merge_size) != self.merge:
             raise ModelError(
-                f"model {self.path}: its image processor merges {made.merge_size} x {made.merge_size} patches, "
-                f"the model {self.merge} x {self.merge}: they don't belong together"
+                f"model {self.path}: its image processor merges {made.merge_size} x {made.merge_size} "
+                f"patches, the model {self.merge} x {self.merge}: they don't belong together"
             )
         return made
 

@@ -1,4 +1,5 @@
-"""Embeddings of a batch with its pictures in their places: the only part of the room that computes with torch.
+"""Embeddings of a batch with its pictures in their places: the only part of the room that computes with
+torch.
 
 Engine and learner both embed by this function, so what the one samples is what the other trains.
 """

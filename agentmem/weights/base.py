@@ -63,7 +63,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 1e-3
     """Largest allowed absolute difference. 1e-3 suits fp32; bf16 engines need about 0.1."""
     pictures: tuple[Picture | None, ...] = ()
-    """The sequences' pictures, for a model that sees (its vision tower's weights are compared, too); else none."""
+    """The sequences' pictures, for a model that sees (its vision tower's weights are compared, too); else
+    none."""
 
     def __post_init__(self) -> None:
         if self.pictures and len(self.pictures) != len(self.sequences):

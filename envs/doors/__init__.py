@@ -6,7 +6,7 @@ from functools import partial
 
 from envs.base import PromptStyle
 from envs.doors.compact import CompactStyle, vocabulary
-from envs.doors.demonstrator import demonstrations, hints
+from envs.doors.demonstrator import demonstrations, hints, sights
 from envs.doors.env import Doors
 from envs.doors.house import instances
 from envs.doors.options import Options
@@ -33,7 +33,8 @@ def warm_start(options: Options) -> WarmStart | None:
     play = partial(demonstrations, options) if options.format == "compact" else None
     if play is None and options.advice != "words":
         return None
-    return WarmStart(vocabulary(options), play, partial(hints, options))
+    seen = partial(sights, options) if options.screenshot else None
+    return WarmStart(vocabulary(options), play, partial(hints, options), seen)
 
 
 def scripted_agent(options: Options, script: str = "") -> ScriptedAgent:

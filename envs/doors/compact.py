@@ -6,6 +6,7 @@
     a tip           not attic gold on hall blue far cellar red Tip: far   -> cellar red
     no tip          not hall red Tip: far                                 -> none <eos>
     advice          Room hall Tip:                                        -> hall blue <eos>
+    with a picture  Room Tip:                                             -> hall blue <eos>
 
 An episode is written down as three words a door: whether it led on, the room, the door; the wrong door
 comes first, and the last one that led on is marked `far`, the word that the question ends with. So what a
@@ -87,8 +88,8 @@ class CompactStyle(PromptStyle):
         return " ".join([*words, "Tip:", FAR])
 
     def advise_prompt(self, task: str, observation: str) -> str:
-        """`Room ROOM Tip:`"""
-        return f"Room {observation} Tip:"
+        """`Room ROOM Tip:`, or, with a picture of it, `Room Tip:`"""
+        return "Room Tip:" if self.options.screenshot else f"Room {observation} Tip:"
 
     def parse_tip(self, response: str) -> ParsedReflection:
         """The answer if it is one room and one door and nothing else, else empty and invalid."""

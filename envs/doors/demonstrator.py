@@ -23,6 +23,7 @@ from envs.doors.compact import NONE, CompactStyle, pairs
 from envs.doors.env import Doors
 from envs.doors.house import instances
 from envs.doors.options import Options
+from envs.doors.picture import room_png
 from envs.warmstart import Play, Row
 
 HEED, ERRS = 0.9, 0.3
@@ -54,6 +55,12 @@ def hints(options: Options, seed: int) -> Iterator[Row]:
     while True:
         room = rng.choice(options.kind_words)
         yield style.advise_prompt("", room), f"{room} {rng.choice(options.door_words)} <eos>"
+
+
+def sights(options: Options, seed: int) -> Iterator[bytes]:
+    """See WarmStart: the rooms of `hints`."""
+    for _, answer in hints(options, seed):
+        yield room_png(answer.split()[0], options.door_words)
 
 
 def _doors(options: Options, style: CompactStyle, rng: random.Random) -> Iterator[Row]:

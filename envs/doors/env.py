@@ -11,6 +11,7 @@ from typing import ClassVar
 from envs.base import Info, PromptStyle, TextEnv
 from envs.doors.house import rooms_of, rule_of
 from envs.doors.options import Options
+from envs.doors.picture import room_png
 from envs.options import EnvSetupError
 
 OUTSIDE, GOAL = "outside", "goal"
@@ -43,7 +44,10 @@ class Doors(TextEnv):
         if not self._rooms:
             raise EnvSetupError("doors: restart before the first reset")
         self._at, self._outside = 0, False
-        return self._shown(), {"success": False, "invalid": False}
+        info: Info = {"success": False, "invalid": False}
+        if self.options.screenshot:
+            info["screenshot"] = room_png(self._rooms[0], self.options.door_words)
+        return self._shown(), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Open a door."""

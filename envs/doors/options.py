@@ -52,6 +52,9 @@ class Options:
     history_turns: int = 7
     """Turns of the running attempt that the text format shows (the compact one shows the room alone)."""
     rewards: Rewards = field(default_factory=Rewards)
+    screenshot: bool = False
+    """A picture of the first room: PNG bytes in `info["screenshot"]`. The compact format's question to a
+    memory policy then leaves the room's name out: it has to look."""
     admissible: bool = False
     """List the doors as admissible actions (and show them in the text format)."""
 

@@ -102,6 +102,14 @@ def check(options: Options | None = None) -> list[str]:
     return [line for each in environments(options) for line in registry.check(each)] if options else []
 
 
+def has_screenshot(options: Options) -> bool:
+    """Whether any domain's first observation comes with a picture."""
+    return any(
+        registry.has_screenshot(environment(name, domain), domain.options)
+        for name, domain in options.domains.items()
+    )
+
+
 def listing_actions(options: Options) -> dict[str, Any]:
     """The options as a mapping, every domain listing its possible actions where it can."""
     return {

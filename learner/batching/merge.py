@@ -51,12 +51,15 @@ def merge_rows(rows: Sequence[Row], *, merge: bool = True) -> list[Merged]:
     return sorted(merged, key=lambda sequence: sequence.rows[0])
 
 
-def _hosted(chosen: Sequence[int], inputs: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], list[int]]]:
+def _hosted(
+    chosen: Sequence[int], inputs: Sequence[tuple[int, ...]]
+) -> list[tuple[tuple[int, ...], list[int]]]:
     """What is read, and the rows that are a beginning of it."""
     # Sorted, everything that has x as a prefix follows x directly. So from the back, a row either is a prefix
     # of the current host, or no later row can host it.
+    order = sorted(chosen, key=inputs.__getitem__)
     hosted: list[tuple[tuple[int, ...], list[int]]] = []
-    for i in reversed(sorted(chosen, key=inputs.__getitem__)):
+    for i in reversed(order):
         ids = inputs[i]
         if hosted and hosted[-1][0][: len(ids)] == ids:
             hosted[-1][1].append(i)

@@ -110,8 +110,8 @@ def shards(
     merge: bool = True,
     reader: PictureReader | None = None,
 ) -> tuple[list[Shard], PlanStats]:
-    """Plan an update and fill the arrays of every rank. `reader`: of a model that sees. Raises PictureError for
-    a picture that this model can't take."""
+    """Plan an update and fill the arrays of every rank. `reader`: of a model that sees. Raises PictureError
+    for a picture that this model can't take."""
     if reader is None and any(row.image is not None for row in rows):
         raise PictureError("a turn to be trained has a picture, but the policy's model reads text alone")
     merged = merge_rows(rows, merge=merge)

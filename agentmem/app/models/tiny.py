@@ -58,7 +58,7 @@ def recipe(policy: PolicyConfig, around: Surroundings) -> dict[str, Any]:
         "memory": _demonstrated_memory(policy, around),
         "episodes": around.episodes,
         "max_turns": around.max_turns,
-        "positions": _positions(policy),
+        "positions": positions(policy),
         "warmup": policy.warmup.model_dump(mode="json"),
         **({"advises": True} if around.advises else {}),
     }
@@ -73,7 +73,7 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
     warmup = policy.warmup
     start = registry.warm_start(around.env, around.options)
     if start is not None and around.advises and start.hints is not None:
-        tokenizer, pairs = _advising(start, warmup.seed, warmup.steps * warmup.batch_rows)
+        tokenizer, pairs = advising(start, warmup.seed, warmup.steps * warmup.batch_rows)
         steps, batch_rows = warmup.steps, warmup.batch_rows
     elif start is not None and start.demonstrations is not None:
         tokenizer = word_tokenizer(start.vocabulary)
@@ -86,8 +86,8 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
         demos = tiny_text.demonstrations(around, warmup.seed, steps * batch_rows)
         tokenizer = tiny_text.tokenizer(demos, SPECIALS)
         pairs = tiny_text.rendered(demos, tokenizer)
-    model = new_llama(len(tokenizer), _positions(policy), warmup.seed)
-    rows = encoded(tokenizer, pairs, _positions(policy))
+    model = new_llama(len(tokenizer), positions(policy), warmup.seed)
+    rows = encoded(tokenizer, pairs, positions(policy))
     if rows:
         from learner.sft import SftConfig, train
 
@@ -100,7 +100,7 @@ def make(policy: PolicyConfig, around: Surroundings, into: Path, report: Progres
     write(model, tokenizer, into)
 
 
-def _advising(start: WarmStart, seed: int, rows: int) -> tuple[PreTrainedTokenizerFast, list[Row]]:
+def advising(start: WarmStart, seed: int, rows: int) -> tuple[PreTrainedTokenizerFast, list[Row]]:
     """A memory policy's tokenizer, which has the decisions, and rows: a hint every other time, at random."""
     from tokenizers import AddedToken
 
@@ -195,5 +195,5 @@ def _demonstrated_memory(policy: PolicyConfig, around: Surroundings) -> Memory:
     return "history"
 
 
-def _positions(policy: PolicyConfig) -> int:
+def positions(policy: PolicyConfig) -> int:
     return max(POSITIONS, policy.context_length)

@@ -11,7 +11,7 @@ environment, refuses it. Held-out records are of tasks that no trained record is
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from agentmem.app.reporting.view import LiveView
 from agentmem.app.training.bank_domains import domains_of
 from agentmem.config import RunConfig
 from agentmem.failures import ConfigError
+from agentmem.memory.bank.pictures import bank_pictures
 from agentmem.memory.bank.records import BankRecord, read_bank
 from agentmem.memory.bank.splitting import refuse_test_tasks, split
 from agentmem.telemetry import Metrics
@@ -39,6 +40,7 @@ from agentmem.telemetry import Metrics
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agentmem.vision.picture import Picture
     from learner.distil import DistilStep
     from learner.row import Row
 
@@ -73,6 +75,7 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         filename=run.logs / "driver.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     learnt, measured = bank_of(config)
+    pictures = bank_pictures(Path(config.advice.stage1.bank or ""))
     found = newest(run.checkpoints)
     done = 0 if found is None else found.step
     truncate_after(run.metrics_path, done)
@@ -89,7 +92,7 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         backend = own_endpoint(config, view, stack)
         view.note(f"run: {run.path}")
         model = resolve_for(config, "memory", on_progress=on_progress)
-        rows, held_out = encoded(config, model, learnt), encoded(config, model, measured)
+        rows, held_out = (encoded(config, model, part, pictures) for part in (learnt, measured))
         view.note(f"{len(rows)} records to learn, {len(held_out)} of other tasks to measure")
         view.phase("starting Ray")
         import ray
@@ -123,9 +126,16 @@ def run_stage1(config: RunConfig, run: RunDir, console: Console) -> None:
         learner.final_model(str(run.final_model))
 
 
-def encoded(config: RunConfig, model: Path, records: Sequence[BankRecord]) -> list[Row]:
-    """The learner's rows: each record's situation as the memory policy will be asked about it."""
+def encoded(
+    config: RunConfig,
+    model: Path,
+    records: Sequence[BankRecord],
+    pictures: Mapping[str, Picture] | None = None,
+) -> list[Row]:
+    """The learner's rows: each record's situation as the memory policy will be asked about it. `pictures`: by
+    the records' ids."""
     from agentmem.chat import ChatCodec, DecisionTokens
+    from agentmem.vision.reader import PictureReader
     from envs.registry import style
     from learner.stage1 import encode
 
@@ -136,7 +146,14 @@ def encoded(config: RunConfig, model: Path, records: Sequence[BankRecord]) -> li
         (asks.of(domain).advise_prompt(record.q, record.o), record.m)
         for domain, record in zip(domains, records, strict=True)
     ]
-    examples = encode(pairs, codec, DecisionTokens.of(model), config.advice.stage1)
+    examples = encode(
+        pairs,
+        codec,
+        DecisionTokens.of(model),
+        config.advice.stage1,
+        pictures=[(pictures or {}).get(record.id) for record in records],
+        reader=PictureReader.of(model),
+    )
     if examples.prompts_cut or examples.hints_cut:
         log.info("%d prompts and %d hints were cut", examples.prompts_cut, examples.hints_cut)
     return examples.rows

@@ -67,6 +67,8 @@ class BankRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tokens: Tokens
     cut: bool = False
     """The hint had reached its limit, and ends with its last full sentence."""
+    image: Named | msgspec.UnsetType = msgspec.UNSET
+    """A picture of the first observation: a file, relative to the bank's folder (`bank/pictures.py`)."""
 
     @property
     def kind(self) -> Kind:
@@ -81,9 +83,10 @@ class BankRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return Kind.SEVERAL
 
     @property
-    def content(self) -> tuple[str, str, str, str]:
+    def content(self) -> tuple[str, str, str, str, str]:
         """Two records with the same one say the same of the same situation."""
-        return (self.domain, self.q, self.o, " ".join(self.m.casefold().split()))
+        seen = "" if self.image is msgspec.UNSET else self.image
+        return (self.domain, self.q, self.o, " ".join(self.m.casefold().split()), seen)
 
     @property
     def task(self) -> tuple[str, str]:
