@@ -19,7 +19,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from actors.engine.factory import build_engine
 from actors.engine.protocol import EngineConfig
@@ -37,7 +37,7 @@ from envs.prompt_kind import advises_in_messages
 from envs.registry import style as style_of
 
 T = TypeVar("T")
-Question = tuple[str, str] | tuple[str, str, PictureLike | None]
+Question: TypeAlias = "tuple[str, str] | tuple[str, str, PictureLike | None]"
 
 
 class Advisor:

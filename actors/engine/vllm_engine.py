@@ -52,8 +52,8 @@ class VllmCore:
         reader = PictureReader.of(self._config.model)
         if reader is not None and find_spec("torchvision") is None:
             raise ConfigError(
-                f"vLLM serves {self._config.model} with torchvision, which isn't installed here (beside a CPU "
-                "build of PyTorch it can't be): engine kind `torch` does without"
+                f"vLLM needs torchvision for {self._config.model}, and it isn't installed: engine kind "
+                "`torch` does without"
             )
         self._reader = None if reader is None else reader.check()
         import torch

@@ -171,6 +171,9 @@ def _turn(turn: Turn, note: tuple[str, float | None]) -> Iterator[str]:
     prompt, advantage = note
     if turn.observation:
         yield from _block("", turn.observation)
+    if turn.image is not None:
+        width, height = turn.image.size
+        yield f"  picture: {width} x {height} pixels, {len(turn.image.png)} bytes, {turn.image.sha256[:12]}"
     if turn.memory_snapshot:
         yield f"  memory snapshot: {turn.memory_snapshot}"
     if prompt:
