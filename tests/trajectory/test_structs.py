@@ -25,7 +25,7 @@ from agentmem.trajectory import (
     decode_trial,
     encode_trial,
 )
-from agentmem.trajectory.codec import decode, encode
+from agentmem.trajectory.codec import KNOWN, decode, encode
 
 
 def turn(n: int = 2, **over: Any) -> Turn:
@@ -144,8 +144,10 @@ def test_nan_of_a_forced_token_survives_the_wire() -> None:
 
 
 def test_another_schema_version_is_refused_and_named() -> None:
-    payload = msgspec.msgpack.encode((SCHEMA_VERSION + 1, trial(episode())))
-    with pytest.raises(SchemaError, match=f"version {SCHEMA_VERSION + 1}.*reads version {SCHEMA_VERSION}"):
+    payload = msgspec.msgpack.encode((KNOWN[-1] + 1, trial(episode())))
+    with pytest.raises(
+        SchemaError, match=f"version {KNOWN[-1] + 1}.*reads versions {KNOWN[0]} to {KNOWN[-1]}"
+    ):
         decode_trial(payload)
 
 

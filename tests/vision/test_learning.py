@@ -20,7 +20,7 @@ from agentmem.vision.reader import PictureReader
 from learner.batching.merge import merge_rows
 from learner.batching.tensors import shards
 from learner.loss import DeviceBatch
-from learner.rank import LearnerRank
+from learner.rank import LearnerRank, blank_of
 from learner.row import Row
 from learner.settings import RankSettings
 from learner.stage1 import example
@@ -268,5 +268,17 @@ def _with_own_tokens(trial: Any) -> Any:
     return replace(trial, advice=(replace(turn, response_ids=(first, *turn.response_ids[1:])),))
 
 
-def test_the_reader_is_found_for_a_seeing_model(make: Make) -> None:
-    assert isinstance(make().reader, PictureReader)
+def test_where_all_ranks_must_take_part_a_batch_without_pictures_looks_at_a_blank_one(
+    make: Make, model: str
+) -> None:
+    rank = make()
+    assert isinstance(rank.reader, PictureReader)
+    (part,), _ = shards([example((1, 5, 6, 7, 8), (30,))], strategy="sorted", budget=4096, reader=rank.reader)
+    batch = DeviceBatch.of(part.minibatches[0].micro[0], torch.device("cpu"), "token")
+    alone, _ = rank.model(batch.ids, batch.index, batch.positions, batch.value_at)
+    rank.model.blank = blank_of(rank.reader)
+    beside, _ = rank.model(batch.ids, batch.index, batch.positions, batch.value_at)
+    assert torch.equal(alone, beside)
+    beside.sum().backward()
+    tower = [p.grad for name, p in rank.model.model.named_parameters() if name.startswith(TOWER)]
+    assert all(grad is not None and not grad.any() for grad in tower)
