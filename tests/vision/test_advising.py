@@ -150,3 +150,18 @@ def test_a_large_model_s_directory_gets_the_decisions_and_still_sees(tmp_path: P
     assert PictureReader(tmp_path / "memory").check().placed(picture()) == PictureReader(plain).placed(
         picture()
     )
+
+
+def test_arms_that_would_ask_without_the_pictures_are_refused(tmp_path: Path) -> None:
+    from agentmem.app.evaluation.arms.checking import checked
+
+    asked = {"arms": None, "stage1": None, "full": None, "tasks": None, "known": (), "overrides": ()}
+    with pytest.raises(ConfigError, match=r"env.options.screenshot is true: arms ask with text alone"):
+        checked(
+            "mempi-doors-vision",
+            bank=tmp_path / "bank.jsonl",
+            out=tmp_path / "out",
+            seed=0,
+            fit_tasks=1,
+            **asked,  # type: ignore[arg-type]
+        )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.app.training.stage1 import bank_of, encoded
 from agentmem.config import RunConfig
+from agentmem.memory.bank.pictures import bank_pictures
 
 if TYPE_CHECKING:
     from learner.row import Row
@@ -31,7 +32,8 @@ class BankFeed:
         if not config.advised or config.advice.distil_coef == 0:
             return None
         learnt, _ = bank_of(config)
-        return cls(encoded(config, model, learnt), config.advice.distil_batch, config.seed)
+        pictures = bank_pictures(Path(config.advice.stage1.bank or ""))
+        return cls(encoded(config, model, learnt, pictures), config.advice.distil_batch, config.seed)
 
     def rows(self, update: int) -> list[Row]:
         """Of the update that makes number `update` + 1 of all."""

@@ -130,7 +130,7 @@ def encoded(
     config: RunConfig,
     model: Path,
     records: Sequence[BankRecord],
-    pictures: Mapping[str, Picture] | None = None,
+    pictures: Mapping[str, Picture],
 ) -> list[Row]:
     """The learner's rows: each record's situation as the memory policy will be asked about it. `pictures`: by
     the records' ids."""
@@ -151,7 +151,7 @@ def encoded(
         codec,
         DecisionTokens.of(model),
         config.advice.stage1,
-        pictures=[(pictures or {}).get(record.id) for record in records],
+        pictures=[pictures.get(record.id) for record in records],
         reader=PictureReader.of(model),
     )
     if examples.prompts_cut or examples.hints_cut:

@@ -65,6 +65,7 @@ def checked(
     from agentmem.app.evaluation.target import target_of
     from agentmem.app.live.preflight import evaluation_tasks, preflight
     from agentmem.memory.bank.splitting import refuse_test_tasks
+    from envs.registry import has_screenshot
 
     wanted = chosen_arms(arms)
     for option, found, least in (("--tasks", tasks, 1), ("--fit-tasks", fit_tasks, 1), ("--seed", seed, 0)):
@@ -82,6 +83,10 @@ def checked(
         raise ConfigError(f"evaluation.tasks is {config.evaluation.tasks}: at least 1")
     if config.advice.every != "trial":
         raise ConfigError(f"advice.every is '{config.advice.every}': arms give one hint a trial ('trial')")
+    if has_screenshot(config.env.name, config.env.options):
+        raise ConfigError(
+            "env.options.screenshot is true: arms ask with text alone (agentmem eval asks with pictures)"
+        )
     preflight(config)
     records = read_bank(bank)
     refuse_test_tasks(records, evaluation_tasks(config), f"--bank {bank}")
