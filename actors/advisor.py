@@ -134,8 +134,8 @@ class Advisor:
         """One advice. `image`: an image of Pillow, an image file's bytes, or its path. `domain`: which
         environment it is about, for a policy that advises several.
 
-        Raises ConfigError for an unknown domain, limits out of range, and an image where the policy reads text
-        alone; PictureError for one that can't be used.
+        Raises ConfigError for an unknown domain, limits out of range, and an image where the policy reads
+        text alone; PictureError for one that can't be used.
         """
         return self.submit(
             task,
