@@ -24,17 +24,6 @@ import psutil
 
 START_S = 120.0
 ROOT = Path(__file__).resolve().parents[1]
-LEFT_OUT = [
-    "/docs/",
-    "/tests/",
-    "/benchmarks/",
-    "/deploy/",
-    "/.venv*",
-    "/runs/",
-    "*.pyc",
-    ".*cache/",
-    "*.egg-info/",
-]
 
 
 def free_port() -> int:
@@ -76,8 +65,8 @@ class Nodes:
     def __enter__(self) -> Self:
         try:
             for offers in self._wanted:
-                self._start(offers)
-            until(self._there, START_S, "the nodes aren't there")
+                self.add(offers)
+            until(lambda: self.alive() == len(self._wanted), START_S, "the nodes aren't there")
         except BaseException:
             self.close()
             raise
@@ -86,7 +75,8 @@ class Nodes:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, offers: dict[str, int]) -> None:
+    def add(self, offers: dict[str, int]) -> None:
+        """Start one more node, which will be there some seconds later."""
         number = len(self.processes)
         custom = {name: amount for name, amount in offers.items() if name != "CPU"}
         ray = str(Path(sys.executable).parent / "ray")
@@ -97,7 +87,7 @@ class Nodes:
             words += ["--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}"]
             words += ["--dashboard-host=127.0.0.1", f"--temp-dir={self.folder}"]
         else:
-            words += [f"--address={socket.gethostbyname(socket.gethostname())}:{self.port}"]
+            words += [f"--address={self.gcs}"]
         environment = {
             **os.environ,
             # The job's `python` is that of this path.
@@ -122,12 +112,18 @@ class Nodes:
             return False
         return True
 
-    def _there(self) -> bool:
+    @property
+    def gcs(self) -> str:
+        """What RAY_ADDRESS names."""
+        return f"{socket.gethostbyname(socket.gethostname())}:{self.port}"
+
+    def alive(self) -> int:
+        """Nodes that are there."""
         from ray.util.state import list_nodes
 
         with contextlib.suppress(Exception):  # it answers late, and by errors of all kinds
-            return sum(n.state == "ALIVE" for n in list_nodes(address=self.address)) == len(self._wanted)
-        return False
+            return sum(n.state == "ALIVE" for n in list_nodes(address=self.address))
+        return 0
 
     def client(self) -> Any:
         """Of the Jobs API."""
@@ -136,9 +132,10 @@ class Nodes:
         return JobSubmissionClient(self.address)
 
     def submit(self, entrypoint: str, environment: dict[str, str]) -> str:
-        """A job with this working tree's code; early refusals are tried again."""
+        """A job; early refusals are tried again. Nodes have the code, as in an image: those of one machine
+        share the directory of uploaded code, and the first one that is done with it deletes it."""
         environment = {"OMP_NUM_THREADS": "1", "RAY_JOB_STOP_WAIT_TIME_S": "60", **environment}
-        runtime = {"working_dir": str(ROOT), "excludes": LEFT_OUT, "env_vars": environment}
+        runtime = {"env_vars": environment}
 
         def attempt() -> str:
             with contextlib.suppress(
@@ -161,14 +158,16 @@ class Nodes:
         return found
 
     def kill(self, number: int) -> list[str]:
-        """SIGKILL to all of a node, as when its machine loses power. Returns the names of what it held."""
+        """SIGKILL to all of a node, as when its machine loses power. Returns the classes of its actors."""
         family = [psutil.Process(self.processes[number].pid)]
         family += family[0].children(recursive=True)
-        names = [" ".join(p.cmdline())[:60] for p in family]
+        names = [" ".join(p.cmdline()).strip() for p in family]
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        return [name for name in names if name.startswith("ray::")]
+        own = ("DashboardAgent", "RuntimeEnvAgent", "IDLE")
+        actors = [name.removeprefix("ray::").split(".")[0] for name in names if name.startswith("ray::")]
+        return sorted(name for name in actors if name not in own)
 
     def close(self) -> None:
         """End what is left."""

@@ -28,7 +28,7 @@ from agentmem.replay.embedded import EmbeddedServer
 from benchmarks.ray_nodes import Nodes, until
 
 STEP_S = 0.05
-HEAD = {"CPU": 12, "env_worker": 6, "agent": 3, "engine": 1, "learner": 1}
+HEAD = {"CPU": 8, "env_worker": 6, "agent": 3, "engine": 1, "learner": 1}
 SECOND = {"CPU": 8, "env_worker": 6, "agent": 3}
 SETTINGS = (
     "policies.agent.warmup.steps=30",
@@ -37,7 +37,7 @@ SETTINGS = (
     "rollout.group_size=8",
     "replay.max_staleness=4",
     "evaluation.tasks=0",
-    "agents.trials_in_flight=12",
+    "agents.trials_in_flight=5",
     "engines.agent.backend=torch",
     "engines.agent.max_num_seqs=32",
     "env.placement=worker",
@@ -144,7 +144,7 @@ def measured(nodes: Nodes, server: EmbeddedServer, folder: Path, seconds: float)
                       if r["record"] == "update" for g in r["groups"])  # fmt: skip
     return {
         "phases": rows,
-        "lost_with_the_node": sorted(name.split(".")[0].removeprefix("ray::") for name in lost),
+        "lost_with_the_node": lost,
         "tickets": {k: v for k, v in end["tickets"].items() if isinstance(v, int) and v},
         "identity_holds": before["identity_holds"] and end["identity_holds"],
         "groups_trained": len(trained),

@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -217,7 +216,7 @@ def staged_faults(url: str, nodes: Nodes) -> tuple[list[dict[str, Any]], Any]:
         ray.get(actor.beats.remote(), timeout=LONG_S)
         return actor
 
-    ray.init(address=f"{socket.gethostbyname(socket.gethostname())}:{nodes.port}", log_to_driver=False)
+    ray.init(address=nodes.gcs, log_to_driver=False)
     actor = made()
     query = f'ray_agentmem_done_updates_count{{run="{RUN}"}} > 30'
     until(
