@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import psutil
 
-START_S = 120.0
+START_S = 240.0
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -38,7 +38,7 @@ HEAD = {"CPU": 12, "env_worker": 6, "agent": 6, "engine": 6, "engine_memory": 6,
 SECOND = {"CPU": 8, "env_worker": 6, "second": 1}
 SHORT = AlertSettings(
     look="20s", stalled="5s", starving="5s", staleness="20s", buffer="5s", restarts="30s", accounting="2s",
-    serving="5s", steps="20s", advice="20s", advice_least=1, gone="60s",
+    serving="5s", steps="20s", advice="20s", advice_least=1, gone="60s", missing="5s",
 )  # fmt: skip
 SMALL = (
     "policies.agent.warmup.steps=30",
@@ -61,7 +61,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     ),
     "lamer-minesweeper": ("engines.agent.backend=torch", "replay.fraction=0.25", *WORKERS),
 }
-"""The last one is the one that faults are made in."""
+"""Faults are made in the last one that is chosen."""
 UPDATES, LONG_S, WINDOW = 12, 420.0, "20s"
 
 
@@ -249,19 +249,21 @@ def pictures(url: str, folder: Path, runs: str, since: float) -> None:
             drawn.convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(out, optimize=True)
 
 
-def measured(nodes: Nodes, server: EmbeddedServer, folder: Path, into: Path | None) -> dict[str, Any]:
+def measured(
+    nodes: Nodes, server: EmbeddedServer, folder: Path, recipes: list[str], into: Path | None
+) -> dict[str, Any]:
     """The figures."""
     with prometheus(nodes, folder) as url:
         wanted = len(json.loads(nodes.discovery.read_text())[0]["targets"])
         until(lambda: list(nodes_up(url, nodes).values()).count("up") == wanted, 120, "targets aren't up")
         targets, since, names = nodes_up(url, nodes), time.time(), []
-        for recipe in JOBS:
+        for recipe in recipes:
             job = Job(nodes, recipe, server.tcp_url, folder)
             until(lambda job=job: job.updates() >= UPDATES, LONG_S, f"{recipe} doesn't train", every_s=1.0)
             time.sleep(12)  # six exports more
             names.append(job.name)
             print(f"{job.name}: {job.updates()} updates", flush=True)
-            if recipe != list(JOBS)[-1]:
+            if recipe != recipes[-1]:
                 job.stop()
         real, of_runs = "|".join(names), expressions()
         empty = without_data(url, real, since)
@@ -272,6 +274,7 @@ def measured(nodes: Nodes, server: EmbeddedServer, folder: Path, into: Path | No
         still_empty = without_data(url, ".*", since)
         del actor
     return {
+        "recipes": recipes,
         "targets": targets,
         "expressions": len(of_runs),
         "without_data_of_real_runs": empty,
@@ -287,6 +290,7 @@ def main() -> None:
     )
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/watching.json")
     parser.add_argument("--pictures", type=Path, help="draw the dashboards there")
+    parser.add_argument("--recipes", nargs="+", choices=JOBS, default=list(JOBS), help="which train")
     given = parser.parse_args()
     os.environ["RAY_AUTH_MODE"] = "disabled"
     with (
@@ -294,7 +298,7 @@ def main() -> None:
         EmbeddedServer(tcp_host="127.0.0.1") as server,
         Nodes(HEAD, SECOND) as nodes,
     ):
-        found = measured(nodes, server, Path(folder), given.pictures)
+        found = measured(nodes, server, Path(folder), given.recipes, given.pictures)
     print(json.dumps(found, indent=1))
     if given.save:
         path = Path(__file__).parent / "results" / "watching.json"

@@ -57,6 +57,8 @@ class AlertSettings(Section):
     """Abstention below this share, or above one minus it, has collapsed."""
     gone: Window = "15m"
     """For so long a run whose metrics vanished with updates left is missed."""
+    missing: Window = "1m"
+    """... and for so long they must have been away before it is (shorter than `gone`)."""
 
 
 def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def rules(prefix: str = "", settings: AlertSettings | None = None) -> dict[str, 
         _alert(
             "AgentMemRunGone",
             f"({last_done} < {last_planned}) unless {planned}",
-            "1m",
+            s.missing,
             "critical",
             "Run {{ $labels.run }}: its metrics vanished with updates left.",
         ),
