@@ -26,14 +26,14 @@ GAUGES: dict[str, float] = {
 GROWING = {
     "agentmem_trials_total": 1.0,
     "agentmem_updates_total": 1.0,
-    "agentmem_advice_total": 1.0,
+    "agentmem_advice_decisions_total": 1.0,
     "agentmem_restarts_total": 0.0,
     "agentmem_skipped_steps_total": 0.0,
 }
 """What a counter gains in a beat; others gain one each in the first beats alone."""
 FIRST_BEATS = 6
 REASONS = {
-    "agentmem_advice_total": ("generate", "abstain"),
+    "agentmem_advice_decisions_total": ("generate", "abstain"),
     "agentmem_env_slots": ("busy", "free", "waiting"),
 }
 
@@ -101,6 +101,6 @@ FAULTS: dict[str, dict[str, float]] = {
     "AgentMemAccountingBroken": {"agentmem_unaccounted_tickets": 2},
     "AgentMemWeightsNotServed": {"agentmem_served_version_count": 3},
     "AgentMemStepsNotFinite": {"agentmem_skipped_steps_total": 1.0},
-    "AgentMemAbstentionCollapsed": {"agentmem_advice_total generate": 0.0},
+    "AgentMemAbstentionCollapsed": {"agentmem_advice_decisions_total generate": 0.0},
 }
-"""AgentMemRunGone is the death of the actor itself."""
+"""AgentMemRunGone is the death of the actor itself; it is over when another takes its place."""

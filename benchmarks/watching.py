@@ -37,7 +37,7 @@ from benchmarks.staged import FAULTS, RUN, Staged
 HEAD = {"CPU": 12, "env_worker": 6, "agent": 6, "engine": 6, "engine_memory": 6, "learner": 6, "generator": 6}
 SECOND = {"CPU": 8, "env_worker": 6, "second": 1}
 SHORT = AlertSettings(
-    look="20s", stalled="5s", starving="5s", staleness="20s", buffer="5s", restarts="30s", accounting="2s",
+    look="20s", stalled="5s", starving="5s", staleness="20s", buffer="5s", restarts="60s", accounting="2s",
     serving="5s", steps="20s", advice="20s", advice_least=1, gone="60s", missing="5s",
 )  # fmt: skip
 SMALL = (
@@ -207,7 +207,7 @@ def real_faults(url: str, nodes: Nodes, job: Job, server: EmbeddedServer) -> lis
     return [*rows, fired_and_cleared(url, "AgentMemRunGone", run, driver.kill, lambda: None)]
 
 
-def staged_faults(url: str, nodes: Nodes) -> tuple[list[dict[str, Any]], Any]:
+def staged_faults(url: str, nodes: Nodes, chosen: list[str]) -> tuple[list[dict[str, Any]], Any]:
     """All the others, through an actor on the second node."""
     import ray
 
@@ -223,10 +223,16 @@ def staged_faults(url: str, nodes: Nodes) -> tuple[list[dict[str, Any]], Any]:
         lambda: (ask(url, "query", query=query) or {}).get("result"), LONG_S, "the staged run isn't scraped"
     )
     rows = []
-    for name, fault in FAULTS.items():
+    for name, fault in ((name, FAULTS[name]) for name in chosen):
         begin, end = (lambda f=fault: ray.get(actor.fault.remote(f))), (lambda: ray.get(actor.heal.remote()))
         rows.append(fired_and_cleared(url, name, RUN, begin, end))
-    return rows, actor
+    kept = [actor]
+    rows.append(
+        fired_and_cleared(
+            url, "AgentMemRunGone", RUN, lambda: ray.kill(kept.pop()), lambda: kept.append(made())
+        )
+    )
+    return rows, kept[0]
 
 
 def nodes_up(url: str, nodes: Nodes) -> dict[str, str]:
@@ -250,7 +256,12 @@ def pictures(url: str, folder: Path, runs: str, since: float) -> None:
 
 
 def measured(
-    nodes: Nodes, server: EmbeddedServer, folder: Path, recipes: list[str], into: Path | None
+    nodes: Nodes,
+    server: EmbeddedServer,
+    folder: Path,
+    recipes: list[str],
+    faults: list[str],
+    into: Path | None,
 ) -> dict[str, Any]:
     """The figures."""
     with prometheus(nodes, folder) as url:
@@ -266,11 +277,11 @@ def measured(
             if recipe != recipes[-1]:
                 job.stop()
         real, of_runs = "|".join(names), expressions()
-        empty = without_data(url, real, since)
-        if into is not None:
+        empty = without_data(url, real, since) if recipes else None
+        if into is not None and recipes:
             pictures(url, into, real, since)
-        alerts = real_faults(url, nodes, job, server)
-        staged, actor = staged_faults(url, nodes)
+        alerts = real_faults(url, nodes, job, server) if recipes else []
+        staged, actor = staged_faults(url, nodes, faults)
         still_empty = without_data(url, ".*", since)
         del actor
     return {
@@ -290,7 +301,8 @@ def main() -> None:
     )
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/watching.json")
     parser.add_argument("--pictures", type=Path, help="draw the dashboards there")
-    parser.add_argument("--recipes", nargs="+", choices=JOBS, default=list(JOBS), help="which train")
+    parser.add_argument("--faults", nargs="*", choices=FAULTS, default=list(FAULTS), help="which are staged")
+    parser.add_argument("--recipes", nargs="*", choices=JOBS, default=list(JOBS), help="which train")
     given = parser.parse_args()
     os.environ["RAY_AUTH_MODE"] = "disabled"
     with (
@@ -298,7 +310,7 @@ def main() -> None:
         EmbeddedServer(tcp_host="127.0.0.1") as server,
         Nodes(HEAD, SECOND) as nodes,
     ):
-        found = measured(nodes, server, Path(folder), given.recipes, given.pictures)
+        found = measured(nodes, server, Path(folder), given.recipes, given.faults, given.pictures)
     print(json.dumps(found, indent=1))
     if given.save:
         path = Path(__file__).parent / "results" / "watching.json"
