@@ -134,8 +134,8 @@ def _panel(axes: Any, panel: dict[str, Any], series: Sequence[Series], end: floa
     axes.tick_params(labelsize=6)
     if not series or panel["type"] == "stat":
         axes.axis("off")
-        text = "  ".join(shown(each.values[-1], unit) for each in series) or "no data"
-        size = 18 if series and panel["type"] == "stat" else 8
+        text = "\n".join(shown(each.values[-1], unit) for each in series) or "no data"
+        size = max(18 // len(series), 6) if series else 8  # several runs stand one below the other
         axes.text(0.5, 0.45, text, ha="center", va="center", fontsize=size, transform=axes.transAxes)
         return
     stacked = defaults.get("custom", {}).get("stacking", {}).get("mode") == "normal"
