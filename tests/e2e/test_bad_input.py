@@ -71,7 +71,14 @@ def refused(tmp_path: Path, status: int, *arguments: str) -> str:
             ["mempi-mixture", "--set", "policies.agent.model=scripted:nobody"],
             ["policies.agent.model is 'scripted:nobody'", "domain small", "guest, reversed"],
         ),
-        (["mempi-doors", "--set", "advice.distil_coef=0.5"], ["advice.stage1.bank is missing"]),
+        (
+            [
+                "mempi-doors",
+                *("--set", "advice.distil_coef=0.5"),
+                *("--set", "advice.stage1={max_prompt: 32, max_target: 8}"),
+            ],
+            ["advice.stage1.bank is missing"],
+        ),
         (
             ["grpo-webshop", "--set", "env.remember_turns=9"],
             ["env.remember_turns is 9", "webshop", "doors"],

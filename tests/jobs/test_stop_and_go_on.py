@@ -117,10 +117,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture
-def jobs(place: Place, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", place.head.token)
-    return Jobs(place.head.url)
+def jobs(place: Place) -> Iterator[Jobs]:
+    from ray._private.authentication_test_utils import reset_auth_token_state
+
+    # A process that has talked to another cluster goes on as it did there: Ray reads the variables once.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", place.head.token)
+        reset_auth_token_state()
+        yield Jobs(place.head.url)
+    reset_auth_token_state()
 
 
 def until(condition: Callable[[], bool], job: str, jobs: Jobs, seconds: float = WAIT_S) -> float:
