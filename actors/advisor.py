@@ -19,7 +19,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from actors.engine.factory import build_engine
 from actors.engine.protocol import EngineConfig
@@ -38,6 +38,17 @@ from envs.registry import style as style_of
 
 T = TypeVar("T")
 Question: TypeAlias = "tuple[str, str] | tuple[str, str, PictureLike | None]"
+
+
+class Limits(TypedDict, total=False):
+    """What one question may have of its own; None, or not given: as the advisor was made."""
+
+    domain: str
+    """Which environment it is about, for a policy that advises several."""
+    threshold: float | None
+    """τ: a hint if its logit is larger by more than this."""
+    max_tokens: int | None
+    timeout_s: float | None
 
 
 class Advisor:
@@ -121,53 +132,20 @@ class Advisor:
         self._engine.check_alive()
 
     def advise(
-        self,
-        task: str,
-        observation: str,
-        image: PictureLike | None = None,
-        *,
-        domain: str = "",
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        timeout_s: float | None = None,
+        self, task: str, observation: str, image: PictureLike | None = None, **limits: Unpack[Limits]
     ) -> Advice:
-        """One advice. `image`: an image of Pillow, an image file's bytes, or its path. `domain`: which
-        environment it is about, for a policy that advises several.
+        """One advice. `image`: an image of Pillow, an image file's bytes, or its path.
 
         Raises ConfigError for an unknown domain, limits out of range, and an image where the policy reads
         text alone; PictureError for one that can't be used.
         """
-        return self.submit(
-            task,
-            observation,
-            image,
-            domain=domain,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            timeout_s=timeout_s,
-        ).result()
+        return self.submit(task, observation, image, **limits).result()
 
     def submit(
-        self,
-        task: str,
-        observation: str,
-        image: PictureLike | None = None,
-        *,
-        domain: str = "",
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        timeout_s: float | None = None,
+        self, task: str, observation: str, image: PictureLike | None = None, **limits: Unpack[Limits]
     ) -> Future[Advice]:
         """`advise` without waiting, from any thread: for other event loops (`asyncio.wrap_future`)."""
-        asked = self.advise_async(
-            task,
-            observation,
-            image,
-            domain=domain,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            timeout_s=timeout_s,
-        )
+        asked = self.advise_async(task, observation, image, **limits)
         return asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def advise_many(self, questions: Sequence[Question], *, domain: str = "") -> list[Advice]:
@@ -179,14 +157,11 @@ class Advisor:
         task: str,
         observation: str,
         image: PictureLike | None = None,
-        *,
-        domain: str = "",
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        timeout_s: float | None = None,
+        **limits: Unpack[Limits],
     ) -> Advice:
         """`advise`, in the advisor's own event loop."""
-        self._check_limits(threshold, max_tokens, timeout_s)
+        self._check_limits(limits)
+        domain = limits.get("domain", "")
         if domain not in self._domains:
             found = repr(domain) if domain else "missing"
             known = ", ".join(sorted(self._domains))
@@ -199,11 +174,8 @@ class Advisor:
             id=str(next(self._numbers)),
             task=task,
             observation=observation,
-            domain=domain,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            timeout_s=timeout_s,
             image=None if image is None else picture_of(image),
+            **limits,
         )
         advised = await self._advising.advise(request)
         return advice_of(advised.turn, time.monotonic() - began, advised.gap)
@@ -224,7 +196,9 @@ class Advisor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_limits(self, threshold: float | None, max_tokens: int | None, timeout_s: float | None) -> None:
+    def _check_limits(self, limits: Limits) -> None:
+        threshold, max_tokens = limits.get("threshold"), limits.get("max_tokens")
+        timeout_s = limits.get("timeout_s")
         if threshold is not None and math.isnan(threshold):
             raise ConfigError("threshold is nan: must be a number")
         if max_tokens is not None and not 1 <= max_tokens <= self._longest:

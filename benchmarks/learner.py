@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from agentmem.config.schema import LearnerConfig, ObjectiveConfig
+from agentmem.config.learning import LearnerConfig, ObjectiveConfig
 from agentmem.sampling import Sampling
 from learner.batching.tensors import MicroBatch, Shard, shards
 from learner.loss import DeviceBatch, logprobs, share

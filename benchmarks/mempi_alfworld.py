@@ -22,18 +22,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
 LONG = ("env.max_turns=50", "env.options.max_turns=50")
 """For the bank the agent may search longer than it may later: what it finds late is what a hint is about."""
+TRIALS, BANK = "trials.jsonl", "bank.jsonl"
 
 
-def agentmem(*arguments: str | Path, runs: Path) -> None:
-    """One command, in this Python. Raises CalledProcessError."""
-    told = [str(argument) for argument in arguments]
-    print("$ agentmem", *told, flush=True)
+def python(module: str, *arguments: str, work: Path, runs: str = ".") -> None:
+    """A module in the directory of the work, so that what is recorded names files as they are called there.
+    Raises CalledProcessError."""
+    print(f"$ python -m {module}", *arguments, flush=True)
     subprocess.run(
-        [sys.executable, "-m", "agentmem", *told],
+        [sys.executable, "-m", module, *arguments],
         check=True,
-        env={**os.environ, "AGENTMEM_RUNS": str(runs)},
+        cwd=work,
+        env={**os.environ, "AGENTMEM_RUNS": str(work / runs), "PYTHONPATH": str(ROOT)},
     )
 
 
@@ -42,21 +45,29 @@ def settings(*assignments: str) -> list[str]:
     return [word for assignment in assignments for word in ("--set", assignment)]
 
 
-def seeded(seed: str, *more: str) -> list[str]:
-    """The settings of a seed."""
-    return settings(f"seed={seed}", f"policies.memory.warmup.seed={seed}", *more)
+def banked(work: Path, games: str, engine: str) -> None:
+    """The bank, unless it is there; in any case it is looked at for games of the evaluation."""
+    if not (work / TRIALS).is_file():
+        part = work / "trials.part.jsonl"
+        part.unlink(missing_ok=True)
+        played = ["--out", part.name, "--tasks", games, "--trials", "1", *settings(*LONG, engine)]
+        python("agentmem", "bank", "play", "mempi-alfworld", *played, work=work)
+        part.rename(work / TRIALS)
+    if not (work / BANK).is_file():
+        python("benchmarks.alfworld_bank", TRIALS, "--out", BANK, work=work)
+    python("agentmem", "bank", "check", BANK, "--against", "alfworld-eval", work=work)
 
 
-def trained(recipe: str, model: Path, *options: str) -> None:
-    """Run a recipe to its end and keep its final model, unless it is there."""
+def trained(recipe: str, name: str, *options: str, work: Path) -> None:
+    """Run a recipe to its end and keep its final model under a name, unless it is there."""
+    model, runs = work / name, work / f"{name}-runs"
     if model.is_dir():
         return
-    runs = model.with_name(f"{model.name}-runs")
     begun = sorted(runs.glob(f"{recipe}-*")) if runs.is_dir() else []
     resume = ["--resume", begun[-1].name] if begun and any((begun[-1] / "checkpoints").iterdir()) else []
-    agentmem("run", recipe, *options, *resume, runs=runs)
+    python("agentmem", "run", recipe, *options, *resume, work=work, runs=runs.name)
     newest = sorted(runs.glob(f"{recipe}-*"))[-1]
-    part = model.with_name(f"{model.name}.part")
+    part = work / f"{name}.part"
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(newest / "final_model", part)
     part.rename(model)
@@ -73,43 +84,25 @@ def main() -> None:
     given = parser.parse_args()
     work: Path = given.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
-    trials, bank, engine = (
-        work / "trials.jsonl",
-        work / "bank.jsonl",
-        f"engines.memory.backend={given.engine}",
-    )
-    if not bank.is_file():
-        of_games = ["--tasks", given.games, "--trials", "1", *settings(*LONG, engine)]
-        if not trials.is_file():
-            part = work / "trials.part.jsonl"
-            part.unlink(missing_ok=True)
-            agentmem("bank", "play", "mempi-alfworld", "--out", part, *of_games, runs=work)
-            part.rename(trials)
-        subprocess.run(
-            [sys.executable, "-m", "benchmarks.alfworld_bank", str(trials), "--out", str(bank)], check=True
-        )
-    agentmem("bank", "check", bank, "--against", "alfworld-eval", runs=work)
+    engine = f"engines.memory.backend={given.engine}"
+    banked(work, given.games, engine)
     seeds = given.seeds.split(",")
+    of_seed = {
+        seed: settings(f"seed={seed}", f"policies.memory.warmup.seed={seed}", engine) for seed in seeds
+    }
+    alone = settings("evaluation.conditions=[with_memory]")  # the arm `none` is the agent without advice
+    record = ["--record", "--arm", "mempi-alfworld"] if given.record else []
     for seed in seeds:
-        stage1, full, of_seed = work / f"stage1-{seed}", work / f"full-{seed}", seeded(seed, engine)
-        trained("mempi-alfworld-stage1", stage1, *of_seed, *settings(f"advice.stage1.bank={bank}"))
-        alone = settings("evaluation.conditions=[with_memory]")  # the arm `none` is the agent without advice
-        record = ["--record", "--arm", "mempi-alfworld"] if given.record else []
-        begin = settings(f"policies.memory.model={stage1}")
-        trained("mempi-alfworld", full, *of_seed, *begin, *alone, *record)
-    for seed in seeds:
-        known = [word for other in seeds if other < seed for word in ("--known", str(work / f"arms-{other}"))]
-        models: list[str | Path] = [
-            "--bank",
-            bank,
-            "--stage1",
-            work / f"stage1-{seed}",
-            "--full",
-            work / f"full-{seed}",
-        ]
-        out: list[str | Path] = ["--out", work / f"arms-{seed}", "--seed", seed]
-        agentmem("arms", "mempi-alfworld", *models, *out, *known, *seeded(seed, engine), runs=work)
-    agentmem("compare", *(work / f"arms-{seed}" for seed in seeds), runs=work)
+        stage1, full, learnt = f"stage1-{seed}", f"full-{seed}", settings(f"advice.stage1.bank={BANK}")
+        trained("mempi-alfworld-stage1", stage1, *of_seed[seed], *learnt, work=work)
+        begin = settings(f"policies.memory.model=./{stage1}")
+        trained("mempi-alfworld", full, *of_seed[seed], *begin, *alone, *record, work=work)
+    for number, seed in enumerate(seeds):
+        known = [word for before in seeds[:number] for word in ("--known", f"arms-{before}")]
+        models = ["--bank", BANK, "--stage1", f"stage1-{seed}", "--full", f"full-{seed}"]
+        out = ["--out", f"arms-{seed}", "--seed", seed]
+        python("agentmem", "arms", "mempi-alfworld", *models, *out, *known, *of_seed[seed], work=work)
+    python("agentmem", "compare", *(f"arms-{seed}" for seed in seeds), work=work)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from learner.row import Part
 if TYPE_CHECKING:
     from agentmem.chat.decision import DecisionTokens
     from agentmem.config.advice import AdviceConfig
-    from agentmem.config.schema import ObjectiveConfig
+    from agentmem.config.learning import ObjectiveConfig
     from learner.batching.tensors import MiniBatch
 
 BINS = 10

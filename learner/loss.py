@@ -29,7 +29,7 @@ from learner.objectives.policy import clipped_surrogate, importance_weights, pol
 from learner.objectives.value import value_loss
 
 if TYPE_CHECKING:
-    from agentmem.config.schema import ObjectiveConfig
+    from agentmem.config.learning import ObjectiveConfig
     from learner.batching.tensors import MicroBatch, MiniBatch
 
 SUMS = (

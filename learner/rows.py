@@ -27,7 +27,7 @@ from learner.credit.trial import EpisodeRewards, TrialAdvantages, TrialRewards, 
 from learner.row import Row, RowBatch, RowStats, TrialRecord
 
 if TYPE_CHECKING:
-    from agentmem.config.schema import CreditConfig
+    from agentmem.config.learning import CreditConfig
 
 T = TypeVar("T")
 

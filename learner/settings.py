@@ -6,14 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentmem.config.advice import AdviceConfig
-from agentmem.config.schema import (
-    CreditConfig,
-    LearnerConfig,
-    LoraConfig,
-    MemoryConfig,
-    ObjectiveConfig,
-    WeightsConfig,
-)
+from agentmem.config.learning import CreditConfig, LearnerConfig, ObjectiveConfig
+from agentmem.config.schema import LoraConfig, MemoryConfig, WeightsConfig
 
 
 @dataclass(frozen=True, slots=True)

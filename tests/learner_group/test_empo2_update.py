@@ -12,7 +12,8 @@ import msgspec
 import pytest
 import torch
 
-from agentmem.config.schema import CreditConfig, LearnerConfig, MemoryConfig, NoveltyConfig, ObjectiveConfig
+from agentmem.config.learning import CreditConfig, LearnerConfig, ObjectiveConfig
+from agentmem.config.schema import MemoryConfig, NoveltyConfig
 from agentmem.trajectory import Episode, Mode, Trial, Turn
 from learner.intrinsic import IntrinsicRewards
 from learner.rank import LearnerRank

@@ -13,7 +13,7 @@ import pytest
 import ray
 import torch
 
-from agentmem.config.schema import CreditConfig, LearnerConfig, ObjectiveConfig
+from agentmem.config.learning import CreditConfig, LearnerConfig, ObjectiveConfig
 from agentmem.failures import ConfigError
 from agentmem.trajectory import encode_trial
 from agentmem.weights import WeightUpdate

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.config.schema import CreditConfig, ObjectiveConfig
+from agentmem.config.learning import CreditConfig, ObjectiveConfig
 from agentmem.sampling import Sampling
 from learner.batching.merge import merge_rows
 from learner.batching.plan import Strategy

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 import torch
 
-from agentmem.config.schema import CreditConfig, LearnerConfig, LoraConfig, ObjectiveConfig
+from agentmem.config.learning import CreditConfig, LearnerConfig, ObjectiveConfig
+from agentmem.config.schema import LoraConfig
 from agentmem.failures import ConfigError, NumericsError
 from agentmem.sampling import Sampling
 from agentmem.trajectory import Trial, Turn

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from agentmem.config.schema import CreditConfig
+from agentmem.config.learning import CreditConfig
 from agentmem.failures import AgentMemError
 from agentmem.trajectory import Episode, StopReason, Trial, TurnKind
 from learner.rows import build_rows, trial_rewards

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from agentmem.config.schema import CreditConfig, LearnerConfig
+from agentmem.config.learning import CreditConfig, LearnerConfig
 from agentmem.weights.files import FilesReceiver
 from learner.rank import LearnerRank
 from learner.settings import RankSettings

@@ -23,7 +23,7 @@ from actors.rollout.policy import EnginePolicy
 from actors.rollout.strategies import strategy_of
 from actors.rollout.trial import Limits, play_trial
 from agentmem.chat import ChatCodec
-from agentmem.config.schema import CreditConfig
+from agentmem.config.learning import CreditConfig
 from agentmem.sampling import Sample, SampleRequest, Sampling
 from agentmem.trajectory import Mode, Task, Ticket, Trial, TurnKind
 from envs import registry
